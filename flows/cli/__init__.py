@@ -1,0 +1,5 @@
+"""The command line `gif`."""
+
+from flows.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,15 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from schemas.run import default_store
+
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store", help="Folder or URL of the artifact store ($GIF_STORE).", show_default="artifacts",
+        default_factory=default_store,
+    ),
+]

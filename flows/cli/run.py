@@ -1,0 +1,99 @@
+"""`gif run` and `gif demo`: the pipeline from the terminal."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli.environment import prepare
+from flows.cli.tables import show_run
+from gif_core.artifacts import ArtifactStore
+from gif_core.planning import plan_stages, select_stages
+from schemas.loading import ConfigError, load_config
+from schemas.presets import PRESETS
+from schemas.run import RunConfig
+from schemas.stages import STAGES, StageName
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log.")]
+
+
+def run(
+    config: Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")] = None,
+    preset: Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="STAGE", help="Run this stage alone, on what is stored.")
+    ] = None,
+    from_stage: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Begin at this stage, on what is stored.")
+    ] = None,
+    refresh: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STAGE", help="Make this stage again although it is stored; repeatable."),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Say what would run, and why; run nothing.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run the pipeline, or a part of it, and reuse whatever is stored already.
+
+    Stages: ingestion, embedding, separation, tokenization, training, evaluation, reporting.
+
+    Examples:
+
+      gif run --preset demo --set tokenization.length=4
+
+      gif run --config run.yaml --from training --set training.gamma=3
+
+      gif run --config run.yaml --refresh tokenization --dry
+    """
+    if config and preset:
+        raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
+    settings = load_config(config or preset or "demo", overrides)
+    only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
+    again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
+    if dry:
+        _show_plan(settings, select_stages(only_stage, first_stage), again)
+    else:
+        _run(settings, only_stage, first_stage, again, verbose=verbose)
+
+
+def demo(verbose: Verbose = False) -> None:
+    """Run the whole pipeline on synthetic faces, in minutes on a laptop's CPU."""
+    _run(load_config("demo"), None, None, [], verbose=verbose)
+
+
+def _stage(text: str | None, option: str) -> StageName | None:
+    for stage in STAGES:
+        if text == stage:
+            return stage
+    if text is None:
+        return None
+    raise ConfigError(f"{option} {text}: there is no such stage; there are: {', '.join(STAGES)}")
+
+
+def _run(
+    config: RunConfig,
+    only: StageName | None,
+    from_stage: StageName | None,
+    refresh: list[StageName],
+    *,
+    verbose: bool,
+) -> None:
+    prepare(verbose=verbose)
+    with Console(stderr=True).status("Starting Prefect …"):
+        from flows.pipeline import gif
+    record = gif(config, only=only, from_stage=from_stage, refresh=refresh)
+    show_run(Console(), ArtifactStore(config.store), record)
+
+
+def _show_plan(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> None:
+    table = Table("stage", "artifact", "would", "because", title=f"dry run on {config.store}")
+    for stage, plan in plan_stages(ArtifactStore(config.store), config, refresh).items():
+        would = plan.action if stage in selected else "be left alone"
+        style = "bold" if would == "run" else "dim"
+        table.add_row(stage, plan.ref.key[:12], would, plan.reason, style=style)
+    Console().print(table)

@@ -1,0 +1,75 @@
+"""`gif sql`: questions to the identity→code table and everything around it."""
+
+import csv
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli.options import Store
+from gif_core.artifacts import ArtifactStore
+from gif_core.queries import open_database, query
+
+MAX_ROWS = 200
+OVERVIEW = (
+    "SELECT table_name, string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_index) AS columns "
+    "FROM duckdb_columns() WHERE NOT internal AND database_name IN ('memory', 'temp') GROUP BY table_name ORDER BY table_name"
+)
+
+
+class Format(StrEnum):
+    """How the answer is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+def sql(
+    store: Store,
+    text: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")
+    ] = None,
+) -> None:
+    """Ask SQL questions of a run; nothing can be changed.
+
+    Tables: codes, nodes, meta, identities, held_out, vectors, metrics, artifacts, quarantine.
+
+    Examples:
+
+      gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
+
+      gif sql --format csv "SELECT label, code FROM codes WHERE c1 = 3 AND c2 = 1"
+
+      gif sql "SELECT step, value FROM metrics WHERE name = 'loss' ORDER BY step DESC LIMIT 5"
+    """
+    answer = query(open_database(ArtifactStore(store), run), text or OVERVIEW)
+    {Format.table: _print_table, Format.csv: _print_csv, Format.json: _print_json}[form](answer)
+
+
+def _print_table(answer: pa.Table) -> None:
+    table = Table(*answer.column_names)
+    for row in answer.slice(0, MAX_ROWS).to_pylist():
+        table.add_row(*(str(value) for value in row.values()))
+    console = Console()
+    console.print(table)
+    if answer.num_rows > MAX_ROWS:
+        console.print(f"the first {MAX_ROWS} of {answer.num_rows:,} rows; --format csv or json prints them all")
+
+
+def _print_csv(answer: pa.Table) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(answer.column_names)
+    for batch in answer.to_batches():
+        writer.writerows(row.values() for row in batch.to_pylist())
+
+
+def _print_json(answer: pa.Table) -> None:
+    print(json.dumps(answer.to_pylist(), indent=1, default=str))

@@ -1,0 +1,77 @@
+"""How runs, artifacts and scores look in a terminal."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from gif_core.artifacts import ArtifactStore
+from schemas.artifacts import RunRecord, StageRecord
+from schemas.stages import STAGES, StageName
+
+SUBJECTS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "GIF model"}
+
+
+def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
+    """What a run did, stage by stage, then the scores and where the report is."""
+    table = Table("stage", "artifact", "", "seconds", "figures", title=f"run {record.run_id}: {record.state}")
+    for stage in STAGES:
+        if stage in record.stages:
+            _add_stage(table, store, stage, record.stages[stage])
+    console.print(table)
+    if record.error:
+        console.print(f"[red]{record.current} failed:[/] {record.error}", highlight=False)
+    if "evaluation" in record.stages:
+        _show_scores(console, _metrics(store, "evaluation", record.stages["evaluation"]))
+    if "reporting" in record.stages:
+        ref = store.ref("reporting", record.stages["reporting"].key)
+        if store.find(ref.stage, ref.key):
+            console.print(f"report: {store.open(ref).path('report.html')}", soft_wrap=True, highlight=False)
+
+
+def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
+    style = "dim" if done.action == "reused" else ""
+    figures = "  ".join(f"{name} {format_figure(value)}" for name, value in _metrics(store, stage, done).items())
+    table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", figures, style=style)
+
+
+def _metrics(store: ArtifactStore, stage: StageName, done: StageRecord) -> Mapping[str, float | int | str]:
+    ref = store.ref(stage, done.key)
+    return store.open(ref).manifest.metrics if store.find(stage, done.key) else {}
+
+
+def _show_scores(console: Console, metrics: Mapping[str, float | int | str]) -> None:
+    table = Table("verification of held-out people", "accuracy", title=f"{metrics.get('pairs', 0):,} pairs")
+    for subject, words in SUBJECTS.items():
+        if f"{subject}_accuracy" in metrics:
+            table.add_row(words, f"{float(metrics[f'{subject}_accuracy']):.2%}")
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("Nobody was held out, so nobody was verified: set ingestion.held_out above 0.")
+
+
+def format_figure(value: float | int | str) -> str:
+    """A number for people."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def format_size(size: int) -> str:
+    """Bytes for people."""
+    number, units = float(size), ["B", "kB", "MB", "GB", "TB"]
+    while number >= 1000 and len(units) > 1:
+        number /= 1000
+        units.pop(0)
+    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
+
+
+def format_age(moment: datetime) -> str:
+    """How long ago."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"

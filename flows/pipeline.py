@@ -1,0 +1,28 @@
+"""The flow `gif`: faces → vectors → code vectors → codes → model → scores → report (Algorithm 1)."""
+
+from prefect import flow
+
+from flows.stages import run_stages
+from gif_core.planning import select_stages
+from schemas.artifacts import RunRecord
+from schemas.loading import load_config
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+
+@flow(name="gif", validate_parameters=True)
+def gif(
+    config: RunConfig | str = "demo",
+    only: StageName | None = None,
+    from_stage: StageName | None = None,
+    refresh: list[StageName] | None = None,
+) -> RunRecord:
+    """Train face recognition on identity codes.
+
+    Args:
+        config: A preset's name, a YAML file's path, or the settings themselves (`preset` inside them is the base).
+        only: Run this stage alone, on what the store holds.
+        from_stage: Begin at this stage, on what the store holds.
+        refresh: Make these stages again although they are stored.
+    """
+    return run_stages(load_config(config), select_stages(only, from_stage), refresh or ())

@@ -1,0 +1,14 @@
+"""The artifact store: immutable results, named by what they depend on, on local disks and object storage."""
+
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.keys import artifact_key
+from gif_core.artifacts.store import Artifact, ArtifactStore, Draft
+
+__all__ = [
+    "Artifact",
+    "ArtifactDamagedError",
+    "ArtifactMissingError",
+    "ArtifactStore",
+    "Draft",
+    "artifact_key",
+]

@@ -1,0 +1,9 @@
+"""What can be wrong with an artifact, said so that a person knows what to do."""
+
+
+class ArtifactMissingError(LookupError):
+    """There is no such artifact in the store."""
+
+
+class ArtifactDamagedError(RuntimeError):
+    """A stored file is missing or is not what its manifest says."""

@@ -1,0 +1,15 @@
+"""The name of an artifact: a digest of everything that its content depends on."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.stages import VERSIONS, StageName
+
+
+def artifact_key(stage: StageName, settings: Mapping[str, Any], inputs: Mapping[StageName, str]) -> str:
+    """sha256 over the stage, the version of its results, its settings and the keys of its inputs."""
+    parts = {"stage": stage, "version": VERSIONS[stage], "settings": settings, "inputs": inputs}
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,228 @@
+"""Artifacts in `<root>/<stage>/<key>/`: files first, the manifest last.
+
+The files of each attempt lie in a folder of their own, and the manifest names them. So two writers of one
+key never touch each other's files, and whoever creates the manifest first has published the artifact.
+"""
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from gif_core.artifacts import cache
+from gif_core.artifacts.attempts import attempt_name
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.storage import Storage, open_storage, sync_folder
+from gif_core.artifacts.verification import sha256_of, verify_file
+from gif_core.version import code_version
+from schemas.artifacts import ArtifactRef, Manifest, StoredFile
+from schemas.stages import STAGES, VERSIONS, StageName
+
+logger = logging.getLogger(__name__)
+MANIFEST = "manifest.json"
+MARKER = ".attempt"
+"""An empty file that makes an attempt visible in listings before it has written anything."""
+
+
+@dataclass
+class Draft:
+    """A local folder that a stage fills; `metrics` become the headline figures of the manifest."""
+
+    ref: ArtifactRef
+    attempt: str
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    metrics: dict[str, float | int | str] = field(default_factory=dict)
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A published artifact, open for reading."""
+
+    ref: ArtifactRef
+    manifest: Manifest
+    storage: Storage
+
+    def path(self, name: str) -> Path:
+        """A verified local file; when it is damaged the error says how to rebuild it."""
+        stored = self._stored(name)
+        where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
+        try:
+            local = self.storage.local_path(where)
+            if local is None:
+                return cache.fetch(self.storage, where, stored)
+            verify_file(local, stored)
+        except (ArtifactDamagedError, FileNotFoundError) as error:
+            advice = f"rebuild it with 'gif run --refresh {self.ref.stage}' and the run's configuration"
+            raise ArtifactDamagedError(f"{name} of {self.ref}: {error}; {advice}") from error
+        return local
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Names of the files, or of those that begin with `prefix`, in order."""
+        return sorted(file.name for file in self.manifest.files if file.name.startswith(prefix))
+
+    def _stored(self, name: str) -> StoredFile:
+        for file in self.manifest.files:
+            if file.name == name:
+                return file
+        raise ArtifactMissingError(f"{self.ref} has no file {name}; it has: {', '.join(self.names())}")
+
+
+class ArtifactStore:
+    """Publish, find, read and list artifacts."""
+
+    def __init__(self, address: str) -> None:
+        """Open the store in a folder or at a URL; the first write makes it."""
+        self.storage = open_storage(address)
+
+    def ref(self, stage: StageName, key: str) -> ArtifactRef:
+        """The reference of an artifact, whether it exists or not."""
+        return ArtifactRef(stage=stage, key=key, uri=f"{self.storage.url}/{stage}/{key}")
+
+    def find(self, stage: StageName, key: str) -> ArtifactRef | None:
+        """The artifact, if it is published and every file is there in its full size."""
+        ref = self.ref(stage, key)
+        try:
+            manifest = self._manifest(ref)
+        except ArtifactDamagedError:
+            return None
+        if manifest is None:
+            return None
+        folder = _folder(ref)
+        sizes = {found.path: found.size for found in self.storage.find(folder)}
+        whole = all(sizes.get(f"{folder}/{file.path}") == file.size for file in manifest.files)
+        return ref if whole else None
+
+    def open(self, ref: ArtifactRef) -> Artifact:
+        """Open an artifact for reading."""
+        manifest = self._manifest(ref)
+        if manifest is None:
+            raise ArtifactMissingError(f"there is no artifact {ref} in {self.storage.url}")
+        return Artifact(ref, manifest, self.storage)
+
+    @contextmanager
+    def draft(self, stage: StageName, key: str) -> Iterator[Draft]:
+        """A folder to write an artifact's files in; whatever was not published is removed at the end."""
+        ref, attempt = self.ref(stage, key), attempt_name()
+        local = self.storage.local_path(f"{_folder(ref)}/{attempt}")
+        draft = Draft(ref, attempt, cache.draft_folder(attempt) if local is None else local)
+        draft.folder.mkdir(parents=True, exist_ok=True)
+        (draft.folder / MARKER).touch()
+        try:
+            yield draft
+        finally:
+            (draft.folder / MARKER).unlink(missing_ok=True)
+            if not draft.published:
+                self.storage.remove(f"{_folder(ref)}/{attempt}")
+            if local is None:
+                shutil.rmtree(draft.folder, ignore_errors=True)
+
+    def publish(
+        self,
+        draft: Draft,
+        *,
+        settings: Mapping[str, Any],
+        inputs: Mapping[StageName, str],
+        replace: bool = False,
+    ) -> ArtifactRef:
+        """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first."""
+        stage, key = draft.ref.stage, draft.ref.key
+        manifest = Manifest(
+            stage=stage,
+            key=key,
+            version=VERSIONS[stage],
+            settings=dict(settings),
+            inputs=dict(inputs),
+            code_version=code_version(),
+            files=self._store_files(draft),
+            metrics=draft.metrics,
+            created_at=datetime.now(UTC),
+            seconds=time.monotonic() - draft.started,
+        )
+        self._commit(draft, manifest, replace=replace)
+        return draft.ref
+
+    def _commit(self, draft: Draft, manifest: Manifest, *, replace: bool) -> None:
+        path, content = f"{_folder(draft.ref)}/{MANIFEST}", manifest.model_dump_json(indent=1).encode()
+        try:
+            if replace:
+                self.storage.replace(path, content)
+            else:
+                self.storage.create(path, content)
+            draft.published = True
+        except FileExistsError:
+            if self.find(draft.ref.stage, draft.ref.key):
+                logger.info("%s was published by another run meanwhile: using that one", draft.ref)
+                return
+            logger.warning("%s had lost files: replacing it", draft.ref)
+            self.storage.replace(path, content)
+            draft.published = True
+
+    def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
+        files = []
+        for path in sorted(path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER):
+            name = path.relative_to(draft.folder).as_posix()
+            stored = StoredFile(
+                name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path)
+            )
+            self._store_file(path, f"{_folder(draft.ref)}/{stored.path}", stored)
+            files.append(stored)
+        return tuple(files)
+
+    def _store_file(self, path: Path, where: str, stored: StoredFile) -> None:
+        if self.storage.local_path(where) is None:
+            self.storage.upload(path, where)
+            cache.keep(path, stored)
+            return
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+
+    def refs(self, stage: StageName | None = None) -> list[ArtifactRef]:
+        """All published artifacts, of one stage or of all."""
+        return [
+            self.ref(name, file.path.split("/")[1])
+            for name in ((stage,) if stage else STAGES)
+            for file in self.storage.find(name)
+            if file.path.count("/") == 2 and file.path.endswith(f"/{MANIFEST}")
+        ]
+
+    def manifests(self, stage: StageName | None = None) -> list[Manifest]:
+        """The manifests that can be read, the newest first."""
+        found = []
+        for ref in self.refs(stage):
+            try:
+                manifest = self._manifest(ref)
+            except ArtifactDamagedError as error:
+                logger.warning("%s", error)
+            else:
+                found += [manifest] if manifest else []
+        return sorted(found, key=lambda manifest: manifest.created_at, reverse=True)
+
+    def remove(self, ref: ArtifactRef) -> None:
+        """Delete an artifact: the manifest first, so that nobody sees half of it."""
+        self.storage.remove(f"{_folder(ref)}/{MANIFEST}")
+        self.storage.remove(_folder(ref))
+
+    def _manifest(self, ref: ArtifactRef) -> Manifest | None:
+        try:
+            content = self.storage.read(f"{_folder(ref)}/{MANIFEST}")
+        except FileNotFoundError:
+            return None
+        try:
+            return Manifest.model_validate_json(content)
+        except ValidationError as error:
+            raise ArtifactDamagedError(f"the manifest of {ref} cannot be read: {error}") from None
+
+
+def _folder(ref: ArtifactRef) -> str:
+    return f"{ref.stage}/{ref.key}"

@@ -1,0 +1,65 @@
+"""Named pointers, `tags/<stage>/<name>.json`, each moved by replacing one small file."""
+
+import re
+from datetime import UTC, datetime
+
+from gif_core.artifacts.errors import ArtifactMissingError
+from gif_core.artifacts.store import ArtifactStore
+from schemas.artifacts import ArtifactRef, Tag
+from schemas.stages import STAGES, StageName
+
+
+def move_tag(store: ArtifactStore, name: str, ref: ArtifactRef) -> Tag:
+    """Point `name` at an artifact; readers see the old or the new one."""
+    if not re.fullmatch(r"[a-z][a-z0-9_.-]*", name):
+        raise ValueError(f"a tag is a lower-case word such as 'champion', not {name!r}")
+    tag = Tag(name=name, ref=ref, moved_at=datetime.now(UTC))
+    store.storage.replace(_path(ref.stage, name), tag.model_dump_json(indent=1).encode())
+    return tag
+
+
+def read_tag(store: ArtifactStore, stage: StageName, name: str) -> Tag | None:
+    """Where a tag points, or None when nobody has set it."""
+    try:
+        return Tag.model_validate_json(store.storage.read(_path(stage, name)))
+    except FileNotFoundError:
+        return None
+
+
+def list_tags(store: ArtifactStore) -> list[Tag]:
+    """All tags, by stage and name."""
+    files = [file.path for file in store.storage.find("tags") if file.path.endswith(".json")]
+    return [Tag.model_validate_json(store.storage.read(path)) for path in sorted(files)]
+
+
+def resolve(store: ArtifactStore, text: str) -> ArtifactRef:
+    """Find the artifact a person means: `stage/key`, the key's first digits, or `stage@tag`."""
+    if "@" in text:
+        return _resolve_tag(store, text)
+    stage, _, start = text.rpartition("/")
+    names = (stage,) if stage else STAGES
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        raise ArtifactMissingError(f"there is no stage {stage!r}; there are: {', '.join(STAGES)}")
+    found = [
+        store.ref(manifest.stage, manifest.key)
+        for manifest in store.manifests()
+        if manifest.stage in names and manifest.key.startswith(start)
+    ]
+    if len(found) != 1:
+        matches = ", ".join(map(str, found)) or "none; 'gif artifacts ls' lists them"
+        raise ArtifactMissingError(f"{text!r} names {len(found)} artifacts: {matches}")
+    return found[0]
+
+
+def _resolve_tag(store: ArtifactStore, text: str) -> ArtifactRef:
+    stage, _, name = text.partition("@")
+    for tag in list_tags(store):
+        if (tag.ref.stage, tag.name) == (stage, name):
+            return tag.ref
+    known = ", ".join(f"{tag.ref.stage}@{tag.name}" for tag in list_tags(store)) or "none yet"
+    raise ArtifactMissingError(f"there is no tag {text!r}; there are: {known}")
+
+
+def _path(stage: StageName, name: str) -> str:
+    return f"tags/{stage}/{name}.json"

@@ -1,0 +1,50 @@
+"""Numbers and dates as people read them."""
+
+from datetime import UTC, datetime
+
+
+def thousands(number: float) -> str:
+    """A whole number with thousands separators, such as `12,590`."""
+    return f"{number:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with two decimals, such as `98.21%`."""
+    return f"{share:.2%}"
+
+
+def decimal(number: float, digits: int = 3) -> str:
+    """A number with so many decimals; a rounded zero has no sign."""
+    return f"{round(number, digits) + 0.0:,.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its two largest units, such as `2 h 05 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes_left:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the unit that suits them, such as `4.2 MB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:,.1f} TB"
+
+
+def moment(when: datetime) -> str:
+    """A point in time, such as `3 March 2026, 14:05 UTC`."""
+    when = when.astimezone(UTC)
+    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+
+
+def plain_name(name: str) -> str:
+    """An identifier as words: `raw_pixels` becomes `Raw pixels`."""
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,90 @@
+"""SQL over the artifacts of a run: read-only, on the files themselves."""
+
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.runs import find_run
+from schemas.stages import StageName
+
+Tables = dict[str, tuple[StageName, str]]
+CODE_TABLES: Final = ("codes", "nodes", "meta")
+PARQUET_TABLES: Final[Tables] = {
+    "identities": ("ingestion", "identities.parquet"),
+    "held_out": ("ingestion", "held_out.parquet"),
+    "quarantine": ("ingestion", "quarantine.parquet"),
+    "vectors": ("embedding", "vectors.parquet"),
+}
+READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+
+
+class QueryError(ValueError):
+    """What DuckDB says about a query."""
+
+
+def open_database(store: ArtifactStore, run: str | None = None) -> duckdb.DuckDBPyConnection:
+    """An in-memory database of views over a run's artifacts; it can reach nothing else on the machine."""
+    artifacts = run_artifacts(store, run)
+    connection = duckdb.connect(":memory:")
+    if "tokenization" in artifacts:
+        path = str(artifacts["tokenization"].path("codes.duckdb")).replace("'", "''")
+        connection.execute(f"ATTACH '{path}' AS code_table (READ_ONLY)")
+        for name in CODE_TABLES:
+            connection.execute(f"CREATE VIEW {name} AS FROM code_table.{name}")
+    for name, (stage, file) in PARQUET_TABLES.items():
+        if stage in artifacts:
+            connection.register(name, ds.dataset(artifacts[stage].path(file)))
+    measured = [artifacts[name] for name in artifacts if name in {"training", "evaluation"}]
+    if measured:
+        connection.register("metrics", ds.dataset([str(each.path("metrics.parquet")) for each in measured]))
+    connection.register("artifacts", _artifact_table(store))
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def query(connection: duckdb.DuckDBPyConnection, text: str) -> pa.Table:
+    """The answer to a reading statement; QueryError, with DuckDB's own words, when there is none."""
+    try:
+        for statement in connection.extract_statements(text):
+            if statement.type not in READING:
+                raise QueryError(f"gif sql only reads: {statement.type.name} is not allowed")
+        return connection.execute(text).to_arrow_table()
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from None
+
+
+def run_artifacts(store: ArtifactStore, run: str | None = None) -> dict[StageName, Artifact]:
+    """The artifacts a run made or reused, and those they were made from."""
+    record = find_run(store, run)
+    wanted = [(stage, done.key) for stage, done in record.stages.items()]
+    found: dict[StageName, Artifact] = {}
+    while wanted:
+        stage, key = wanted.pop()
+        if stage in found:
+            continue
+        try:
+            found[stage] = store.open(store.ref(stage, key))
+        except ArtifactMissingError:
+            continue
+        wanted += found[stage].manifest.inputs.items()
+    return found
+
+
+def _artifact_table(store: ArtifactStore) -> pa.Table:
+    rows = [
+        {
+            "stage": manifest.stage,
+            "key": manifest.key,
+            "created_at": manifest.created_at,
+            "seconds": manifest.seconds,
+            "bytes": manifest.size,
+            "code_version": manifest.code_version,
+            "settings": str(manifest.settings),
+        }
+        for manifest in store.manifests()
+    ]
+    return pa.Table.from_pylist(rows)

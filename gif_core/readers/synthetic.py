@@ -1,0 +1,32 @@
+"""Faces that the project draws itself, as a source like any other."""
+
+from typing import Any
+
+from gif_core.synthetic import draw_jpeg, sample_count
+from gif_core.readers.base import SourceIdentity
+from schemas.ingestion import SyntheticSource
+
+
+class SyntheticReader:
+    """Every sample is drawn when it is read; nothing is stored."""
+
+    def __init__(self, source: SyntheticSource) -> None:
+        """Decide how many samples each person has."""
+        self.source = source
+        self.identities = [SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(source.identities)]
+
+    def read(self, identity: int, sample: int) -> bytes:
+        """A JPEG file."""
+        return draw_jpeg(self.source.seed, identity, sample)
+
+    def name(self, identity: int, sample: int) -> str:
+        """Person and number."""
+        return f"{self.identities[identity].label}/{sample}"
+
+    def describe(self) -> dict[str, Any]:
+        """The settings are all there is to know."""
+        return self.source.model_dump(mode="json")
+
+    def _count(self, identity: int) -> int:
+        source = self.source
+        return sample_count(source.seed, identity, smallest=source.smallest, largest=source.largest)

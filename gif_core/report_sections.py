@@ -1,0 +1,200 @@
+"""What each section of the report shows, read from the artifacts of a run."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+
+from gif_core import figures
+from gif_core.artifacts import Artifact
+from gif_core.contact_sheet import contact_sheet
+from gif_core.faces import Faces
+from gif_core.figures import Curve
+from gif_core.formatting import plain_name
+from schemas.run import RunConfig
+from schemas.stages import STAGES, StageName
+
+Inputs = Mapping[StageName, Artifact]
+Shown = dict[str, Any]
+
+PEOPLE_SHOWN: Final = 6
+FACES_SHOWN: Final = 8
+CODES_SHOWN: Final = 8
+FILL_BINS: Final = 20
+
+
+def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
+    """The run in a few figures."""
+    return {
+        "title": config.reporting.title,
+        "finished": max(artifact.manifest.created_at for artifact in inputs.values()),
+        "trained": _count_people(inputs["ingestion"], "identities"),
+        "held_out": _count_people(inputs["ingestion"], "held_out"),
+        "codes": inputs["tokenization"].manifest.metrics,
+        "accuracy": _read_accuracies(inputs["evaluation"]),
+        "untrained_encoder": config.embedding.pretrained == "random",
+    }
+
+
+def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
+    """Verification of people who were held out: a table and the ROC."""
+    evaluation = inputs["evaluation"]
+    scores: dict[str, dict[str, float]] = json.loads(evaluation.path("scores.json").read_text("utf-8"))
+    if not scores:
+        return {"scores": {}}
+    rates = [name for name in next(iter(scores.values())) if name.startswith("tar_at_far_")]
+    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar")
+    return {
+        "scores": scores,
+        "notes": {"encoder": _describe_encoder(config), "model": config.training.backbone},
+        "rates": {name: float(name.removeprefix("tar_at_far_")) for name in rates},
+        "pairs": evaluation.manifest.metrics["pairs"],
+        "roc": figures.draw_roc({plain_name(subject): curves[subject] for subject in scores}),
+    }
+
+
+def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
+    """Some people of the first shard, and how many images everybody has."""
+    ingestion = inputs["ingestion"]
+    people = pq.read_table(ingestion.path("identities.parquet"))
+    counts_N = people["num_samples"].to_numpy()
+    labels = people["label"]
+    faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
+    strips = [
+        {"label": labels[person].as_py(), "count": int(counts_N[person]), "image": _draw_strip(faces, person)}
+        for person in _choose_people(faces)
+    ]
+    return {
+        "strips": strips,
+        "smallest": counts_N.min(),
+        "median": np.median(counts_N),
+        "largest": counts_N.max(),
+        "quarantined": pq.read_metadata(ingestion.path("quarantine.parquet")).num_rows,
+        "counts": figures.draw_sample_counts(counts_N),
+    }
+
+
+def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
+    """How far the code vectors were moved apart, and what that cost."""
+    separation = inputs["separation"]
+    curve = pq.read_table(separation.path("curve.parquet"))
+    epoch, gap = curve["epoch"].to_numpy(), curve["gap"].to_numpy()
+    kept = curve["neighbours_kept"].cast("float64").to_numpy()
+    measured = np.flatnonzero(~np.isnan(kept))
+    return {
+        "encoder": _describe_encoder(config),
+        "metrics": separation.manifest.metrics,
+        "dimensions": inputs["embedding"].manifest.metrics["dimensions"],
+        "curves": figures.draw_separation(Curve(epoch, gap), Curve(epoch[measured], kept[measured])),
+        "trade_off": figures.draw_trade_off(gap[measured], kept[measured], epoch[measured].tolist()),
+    }
+
+
+def show_codes(config: RunConfig, inputs: Inputs) -> Shown:
+    """The shape of the code tree and some codes."""
+    tokenization = inputs["tokenization"]
+    with duckdb.connect(tokenization.path("codes.duckdb"), read_only=True) as table:
+        levels = table.sql(
+            "SELECT level, count(*) AS clusters, any_value(capacity) AS capacity, min(size) AS smallest,"
+            " median(size) AS median, max(size) AS largest, sum(size) / sum(capacity) AS fill"
+            " FROM nodes GROUP BY level ORDER BY level"
+        )
+        sample = table.sql(
+            "SELECT identity_id, label, num_samples, code FROM codes"
+            f" WHERE identity_id % greatest(1, (SELECT count(*) // {CODES_SHOWN} FROM codes)) = 0"
+            f" ORDER BY identity_id LIMIT {CODES_SHOWN}"
+        )
+        return {
+            "shape": tokenization.manifest.metrics,
+            "levels": levels.to_arrow_table().to_pylist(),
+            "sample": sample.to_arrow_table().to_pylist(),
+            "fill": _draw_fill(table),
+        }
+
+
+def show_training(config: RunConfig, inputs: Inputs) -> Shown:
+    """The curves of training."""
+    curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
+    losses = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
+    tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
+    accuracies = tokens | {"code_accuracy": "Whole code"}
+    return {
+        "metrics": inputs["training"].manifest.metrics,
+        "gamma": config.training.gamma,
+        "losses": figures.draw_curves(_rename(curves, losses), "Loss"),
+        "accuracies": figures.draw_curves(_rename(curves, accuracies), "Images predicted right", share=True),
+        "alignment": figures.draw_curves(_rename(curves, {"alignment": "z·h"}), "Cosine z·h"),
+        "speed": figures.draw_curves(_rename(curves, {"images_per_second": "Speed"}), "Images per second"),
+    }
+
+
+def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
+    """Where everything came from."""
+    return {"manifests": [inputs[stage].manifest for stage in STAGES if stage in inputs]}
+
+
+def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
+    """The whole configuration, as a file that `gif run` takes."""
+    settings = config.model_dump(mode="json")
+    return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
+
+
+def read_curves(path: Path, name: str, x: str, y: str) -> dict[str, Curve]:
+    """The curve of every name in a long table, in the order of their first rows."""
+    table = pq.read_table(path, columns=[name, x, y])
+    parts = {value: table.filter(pc.equal(table[name], value)) for value in table[name].unique().to_pylist()}
+    return {value: Curve(part[x].to_numpy(), part[y].to_numpy()) for value, part in parts.items()}
+
+
+def _rename(curves: Mapping[str, Curve], names: Mapping[str, str]) -> dict[str, Curve]:
+    return {shown: curves[name] for name, shown in names.items()}
+
+
+def _count_people(ingestion: Artifact, split: str) -> dict[str, int]:
+    counts = pq.read_table(ingestion.path(f"{split}.parquet"), columns=["num_samples"])["num_samples"]
+    return {"identities": len(counts), "images": pc.sum(counts).as_py() or 0}
+
+
+def _read_accuracies(evaluation: Artifact) -> dict[str, float | int | str]:
+    metrics = evaluation.manifest.metrics
+    return {name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")}
+
+
+def _describe_encoder(config: RunConfig) -> str:
+    weights = "untrained weights" if config.embedding.pretrained == "random" else config.embedding.pretrained
+    return f"{config.embedding.model}, {weights}"
+
+
+def _choose_people(faces: Faces) -> list[int]:
+    """People of these shards, from the one with the most faces to the one with the fewest."""
+    people, counts = np.unique(faces.labels_N, return_counts=True)
+    ranked = people[np.argsort(-counts, kind="stable")]
+    places = np.linspace(0, len(ranked) - 1, min(PEOPLE_SHOWN, len(ranked)))
+    return [int(person) for person in ranked[places.astype(np.int64)]]
+
+
+def _draw_strip(faces: Faces, person: int) -> str:
+    image = base64.b64encode(contact_sheet(faces, [person], FACES_SHOWN)).decode()
+    return f"data:image/jpeg;base64,{image}"
+
+
+def _draw_fill(table: duckdb.DuckDBPyConnection) -> Any:
+    """Nodes are counted in the database: there may be millions."""
+    shares: dict[int, np.ndarray] = {}
+    for level, filled, count in _count_fill(table):
+        shares.setdefault(level, np.zeros(FILL_BINS))[filled] = count
+    return figures.draw_fill({level: counts / counts.sum() for level, counts in shares.items()})
+
+
+def _count_fill(table: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, int, int]]:
+    filled = f"least({FILL_BINS - 1}, {FILL_BINS} * size // capacity)"
+    yield from table.execute(
+        f"SELECT level, {filled} AS filled, count(*) FROM nodes WHERE level > 0 GROUP BY ALL ORDER BY ALL"
+    ).fetchall()

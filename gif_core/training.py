@@ -1,0 +1,221 @@
+"""Training of the backbone on fixed identity codes (Eq. 2, 7, 8, 10; the last part of Algorithm 1)."""
+
+# Shapes: N identities, I images in all, B images in a batch, H height, W width, C channels, D dimensions,
+# L tokens of a code.
+
+import math
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from gif_core.backbones import build_backbone
+from gif_core.heads import GifHead, HeadOutput
+from gif_core.images import Faces, normalize_pixels, prefetch
+from schemas.training import TrainingConfig
+
+INITIALISATION: Final = 501
+ORDER: Final = 502
+FLIPS: Final = 503
+"""The second part of every seed here, so that no two streams of random numbers are alike."""
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss is no longer a finite number."""
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """All that a training run is at one moment; live objects, which the next step changes."""
+
+    model: nn.Module
+    head: nn.Module
+    optimizer: Optimizer
+    scheduler: LRScheduler
+    step: int = 0
+    """Optimizer steps taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """What one optimizer step did."""
+
+    step: int
+    """Counted from 1."""
+    steps: int
+    """Of the whole run."""
+    epoch: int
+    """Counted from 0."""
+    metrics: dict[str, float]
+    images_per_second: float
+    """Of this step, the wait for its images included."""
+    state: TrainingState
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """Which images make up a step, and which of them are mirrored."""
+
+    epoch: int
+    indices: NDArray[np.int64]
+    flips: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The images of a step with their identities."""
+
+    epoch: int
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+def train(
+    faces: Faces,
+    codes_NL: NDArray[np.integer[Any]],
+    code_vectors_ND: NDArray[np.floating[Any]],
+    config: TrainingConfig,
+    *,
+    seed: int,
+    device: torch.device,
+) -> Generator[TrainingStep, None, None]:
+    """Minimise L_C + gamma · L_AR (Eq. 10) over the faces, and yield after every optimizer step.
+
+    The label of an image is its row in `codes_NL` and `code_vectors_ND`. On a CPU the same seed gives the
+    same weights. Closing the iterator ends the thread that reads ahead.
+    """
+    _check_labels(faces.labels_N, len(codes_NL))
+    steps = config.epochs * epoch_shape(len(faces.labels_N), config.batch_size)[0]
+    state = build_state(codes_NL, code_vectors_ND, config, steps=steps, seed=seed, device=device)
+    return _run(state, faces, config, steps=steps, seed=seed, device=device)
+
+
+def epoch_shape(num_images: int, batch_size: int) -> tuple[int, int]:
+    """Steps of an epoch and images of a step: the ragged last batch is dropped unless it is the only one."""
+    images_per_step = min(batch_size, num_images)
+    if images_per_step < 2:
+        raise ValueError(
+            f"batch_size={batch_size} over {num_images} images: batch normalisation needs two images a step"
+        )
+    return num_images // images_per_step, images_per_step
+
+
+def build_state(
+    codes_NL: NDArray[np.integer[Any]],
+    code_vectors_ND: NDArray[np.floating[Any]],
+    config: TrainingConfig,
+    *,
+    steps: int,
+    seed: int,
+    device: torch.device,
+) -> TrainingState:
+    """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(_initialisation_seed(seed))
+        model = build_backbone(config.backbone, code_vectors_ND.shape[1])
+        head = GifHead(codes_NL, code_vectors_ND, scale=config.scale, gamma=config.gamma)
+    model, head = model.to(device), head.to(device)
+    optimizer = build_optimizer([*model.parameters(), *head.parameters()], config)
+    return TrainingState(model, head, optimizer, build_scheduler(optimizer, steps, config.warmup_steps))
+
+
+def build_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    """SGD or AdamW with one weight decay for everything learned, as the paper states its recipe."""
+    learned = [parameter for parameter in parameters if parameter.requires_grad]
+    if config.optimizer == "adamw":
+        return AdamW(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
+    return SGD(learned, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+
+
+def build_scheduler(optimizer: Optimizer, steps: int, warmup_steps: int) -> LRScheduler:
+    """Linear warm-up to the full rate, then a cosine that is 0 after the last step."""
+    if warmup_steps >= steps:
+        raise ValueError(f"warmup_steps={warmup_steps} must be fewer than the {steps} steps of this training")
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps)))
+
+    return LambdaLR(optimizer, factor)
+
+
+def plan_batches(num_images: int, config: TrainingConfig, *, seed: int) -> Iterator[BatchPlan]:
+    """The order of images and mirrorings of all epochs, a function of the seed and the epoch alone."""
+    steps, size = epoch_shape(num_images, config.batch_size)
+    for epoch in range(config.epochs):
+        order_I = np.random.default_rng([seed, ORDER, epoch]).permutation(num_images)
+        flips_I = np.random.default_rng([seed, FLIPS, epoch]).random(num_images) < (0.5 if config.flip else 0)
+        for start in range(0, steps * size, size):
+            yield BatchPlan(epoch, order_I[start : start + size], flips_I[start : start + size])
+
+
+def load_batch(faces: Faces, plan: BatchPlan) -> Batch:
+    """Read the planned images and mirror those that are to be mirrored."""
+    images_BHWC = np.array(faces.load(plan.indices))
+    images_BHWC[plan.flips] = images_BHWC[plan.flips, :, ::-1]
+    return Batch(plan.epoch, images_BHWC, faces.labels_N[plan.indices])
+
+
+def _run(
+    state: TrainingState, faces: Faces, config: TrainingConfig, *, steps: int, seed: int, device: torch.device
+) -> Generator[TrainingStep, None, None]:
+    plans = plan_batches(len(faces.labels_N), config, seed=seed)
+    with closing(prefetch(partial(load_batch, faces), plans)) as batches:
+        started = time.perf_counter()
+        for batch in batches:
+            metrics = _take_step(state, batch, device)
+            speed = len(batch.labels) / (time.perf_counter() - started)
+            yield TrainingStep(state.step, steps, batch.epoch, metrics, speed, state)
+            started = time.perf_counter()
+
+
+def _take_step(state: TrainingState, batch: Batch, device: torch.device) -> dict[str, float]:
+    state.model.train()
+    features_BD = state.model(normalize_pixels(batch.images, device))
+    output: HeadOutput = state.head(features_BD, torch.from_numpy(batch.labels).to(device))
+    metrics = _to_floats(output)
+    metrics["learning_rate"] = float(state.scheduler.get_last_lr()[0])
+    if not math.isfinite(metrics["loss"]):
+        raise TrainingDivergedError(_explain_divergence(state.step + 1, metrics))
+    state.optimizer.zero_grad(set_to_none=True)
+    output.loss.backward()  # type: ignore[no-untyped-call]
+    state.optimizer.step()
+    state.scheduler.step()
+    state.step += 1
+    return metrics
+
+
+def _to_floats(output: HeadOutput) -> dict[str, float]:
+    """All metrics in one transfer from the device."""
+    scalars = {"loss": output.loss.detach()} | output.metrics
+    return dict(zip(scalars, torch.stack(list(scalars.values())).tolist(), strict=True))
+
+
+def _explain_divergence(step: int, metrics: dict[str, float]) -> str:
+    parts = ", ".join(f"{name} {metrics[name]:.4g}" for name in metrics if name.startswith("loss"))
+    return (
+        f"training diverged at step {step}: {parts}. Lower training.learning_rate "
+        f"(here {metrics['learning_rate']:.4g}), raise training.warmup_steps, "
+        "or lower training.scale and training.gamma"
+    )
+
+
+def _initialisation_seed(seed: int) -> int:
+    return int(np.random.SeedSequence([seed, INITIALISATION]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _check_labels(labels_I: NDArray[np.int64], num_identities: int) -> None:
+    if len(labels_I) and not 0 <= labels_I.min() <= labels_I.max() < num_identities:
+        raise ValueError(
+            f"labels {labels_I.min()} to {labels_I.max()} do not fit {num_identities} identity codes"
+        )

@@ -1,0 +1,148 @@
+"""Are two images of one person? The pair protocol of LFW, CFP-FP, AgeDB, CALFW and CPLFW."""
+
+# Shapes: N features, P pairs, D dimensions, T thresholds, K folds.
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_curve
+
+THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
+FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3)
+_CHUNK_NUMBERS: Final = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Roc:
+    """Accept rates of different (`far`) and of same (`tar`) pairs closer than each distance."""
+
+    far: NDArray[np.float64]
+    tar: NDArray[np.float64]
+    distance: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The figures of one set of pairs."""
+
+    accuracy: float
+    """Mean over the folds."""
+    accuracy_std: float
+    """Over the folds, ddof 0."""
+    threshold: float
+    """The first squared distance with the best accuracy on all pairs."""
+    tar_at_far: dict[float, float]
+    """At the reachable false accept rate nearest to each key: with P different pairs a step is 1/P."""
+    roc: Roc
+
+
+def verify_pairs(
+    left_PD: NDArray[np.floating[Any]],
+    right_PD: NDArray[np.floating[Any]],
+    same_P: NDArray[np.bool_],
+    folds: int = 10,
+) -> Verification:
+    """Pair verification of features whose row i on the left and on the right are pair i."""
+    rows_P = np.arange(len(same_P))
+    if not len(left_PD) == len(right_PD) == len(same_P):
+        raise ValueError(f"{len(left_PD)} left and {len(right_PD)} right features for {len(same_P)} pairs")
+    return verify_distances(_distances(left_PD, rows_P, right_PD, rows_P), same_P, folds)
+
+
+def verify_distances(
+    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int = 10
+) -> Verification:
+    """Pair verification of squared distances between features of unit length.
+
+    A match is strictly below the threshold; the first best of 0, 0.01, … on all folds but one is applied to
+    that one; folds are consecutive and unshuffled.
+    """
+    same_P = np.asarray(same_P, dtype=np.bool_)
+    _check_pairs(distance_P, same_P, folds)
+    correct_KT = _count_correct(distance_P, same_P, folds)
+    sizes_K = np.array([len(part) for part in np.array_split(same_P, folds)])
+    best_K = (correct_KT.sum(axis=0) - correct_KT).argmax(axis=1)
+    accuracy_K = correct_KT[np.arange(folds), best_K] / sizes_K
+    roc = _measure_roc(distance_P, same_P)
+    return Verification(
+        accuracy=float(accuracy_K.mean()),
+        accuracy_std=float(accuracy_K.std()),
+        threshold=float(THRESHOLDS_T[correct_KT.sum(axis=0).argmax()]),
+        tar_at_far={far: tar_at_far(roc, far) for far in FALSE_ACCEPT_RATES},
+        roc=roc,
+    )
+
+
+def pair_distances(
+    features_ND: NDArray[np.floating[Any]], left_P: NDArray[np.int64], right_P: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Squared distance between the normalised features of each pair of rows, in chunks of little memory."""
+    return _distances(features_ND, left_P, features_ND, right_P)
+
+
+def tar_at_far(roc: Roc, far: float) -> float:
+    """TAR where FAR is nearest to `far`; of equally near points the one with the largest FAR, then TAR."""
+    return float(roc.tar[::-1][np.abs(roc.far[::-1] - far).argmin()])
+
+
+def _distances(
+    left_ND: NDArray[np.floating[Any]],
+    left_P: NDArray[np.int64],
+    right_ND: NDArray[np.floating[Any]],
+    right_P: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    distance_P = np.empty(len(left_P))
+    rows = max(1, _CHUNK_NUMBERS // max(1, left_ND.shape[1]))
+    for start in range(0, len(left_P), rows):
+        chunk = slice(start, start + rows)
+        difference = _normalize(left_ND[left_P[chunk]]) - _normalize(right_ND[right_P[chunk]])
+        distance_P[chunk] = np.square(difference).sum(axis=1)
+    return distance_P
+
+
+def _normalize(rows_PD: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Unit length in float64; a row of zeros stays as it is."""
+    rows_PD = rows_PD.astype(np.float64)
+    length_P = np.linalg.norm(rows_PD, axis=1, keepdims=True)
+    return rows_PD / np.where(length_P == 0, 1.0, length_P)
+
+
+def _check_pairs(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> None:
+    if len(distance_P) != len(same_P):
+        raise ValueError(f"{len(distance_P)} distances for {len(same_P)} pairs")
+    if same_P.all():
+        raise ValueError(
+            "there are no pairs of different people: neither accuracy nor TAR at FAR can be measured"
+        )
+    if not same_P.any():
+        raise ValueError(
+            "there are no pairs of the same person: neither accuracy nor TAR at FAR can be measured"
+        )
+    if len(same_P) < folds:
+        raise ValueError(f"{len(same_P)} pairs cannot be split into {folds} folds")
+    if not np.isfinite(distance_P).all():
+        raise ValueError(
+            f"{(~np.isfinite(distance_P)).sum()} pairs have features that are not finite numbers"
+        )
+
+
+def _count_correct(
+    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int
+) -> NDArray[np.int64]:
+    """Right answers [K, T]: same pairs strictly below the threshold and different pairs at or above it."""
+    first_match_P = np.searchsorted(THRESHOLDS_T, distance_P, side="right")
+    counts_KT = np.empty((folds, len(THRESHOLDS_T)), dtype=np.int64)
+    parts = zip(np.array_split(first_match_P, folds), np.array_split(same_P, folds), strict=True)
+    for fold, (first_match, same) in enumerate(parts):
+        bins = len(THRESHOLDS_T) + 1
+        matched_same = np.bincount(first_match[same], minlength=bins).cumsum()[:-1]
+        matched_different = np.bincount(first_match[~same], minlength=bins).cumsum()[:-1]
+        counts_KT[fold] = matched_same + (~same).sum() - matched_different
+    return counts_KT
+
+
+def _measure_roc(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
+    far, tar, score = roc_curve(same_P, -distance_P)
+    return Roc(far=far, tar=tar, distance=-score)

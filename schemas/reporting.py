@@ -1,0 +1,9 @@
+"""Settings of reporting: one self-contained HTML page."""
+
+from schemas.base import Frozen
+
+
+class ReportingConfig(Frozen):
+    """All artifacts of a run → a report."""
+
+    title: str = "GIF run"

@@ -1,0 +1,94 @@
+"""Evaluation as a cached task."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from gif_core.artifacts import Draft
+from gif_core.devices import pick_device
+from gif_core.encoders import OpenClipEncoder
+from gif_core.evaluation import Pairs, draw_pairs, embed_images, raw_pixels
+from gif_core.faces import Faces
+from gif_core.metrics import metric_rows, write_metrics
+from gif_core.models import load_backbone
+from gif_core.verification import Verification, pair_distances, verify_distances
+from schemas.run import RunConfig
+from tasks.inputs import open_faces
+from tasks.progress import track
+from tasks.stage import Inputs, stage_task
+
+logger = logging.getLogger(__name__)
+ROC_POINTS = 400
+BATCH = 256
+
+
+@stage_task("evaluation")
+def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
+    """Pairs of held-out people are verified by raw pixels, by the encoder and by the trained model."""
+    faces = open_faces(inputs["ingestion"], "held_out", config.execution.workers)
+    results: dict[str, Verification] = {}
+    if len(faces) == 0:
+        logger.warning("nobody was held out, so nobody was verified: set ingestion.held_out above 0")
+    else:
+        given = config.evaluation
+        pairs = draw_pairs(faces.labels_N, pairs=given.pairs, seed=given.seed, folds=given.folds)
+        rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+        left, right = np.split(places, 2)
+        for subject, features in _features(config, inputs, faces, rows):
+            distances = pair_distances(features, left, right)
+            results[subject] = verify_distances(distances, pairs.same, given.folds)
+        draft.metrics["pairs"] = len(pairs)
+    _write(draft, results)
+
+
+def _features(
+    config: RunConfig, inputs: Inputs, faces: Faces, rows: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.floating[Any]]]]:
+    """The features of the held-out faces, one method after another."""
+    device = pick_device(config.execution.device)
+    yield "raw_pixels", raw_pixels(faces, rows)
+    encoder = OpenClipEncoder(config.embedding, device, workers=config.execution.workers)
+    encoded = (encoder.encode(faces.load(rows[i : i + BATCH])) for i in range(0, len(rows), BATCH))
+    yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
+    model = load_backbone(
+        inputs["training"].path("backbone.safetensors"), inputs["training"].path("model.json")
+    ).to(device)
+    embedded = embed_images(model, faces, rows, flip=config.evaluation.flip, device=device, batch_size=BATCH)
+    yield "model", _collect(embedded, "model", len(rows))
+
+
+def _collect(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
+    collected: list[NDArray[np.float32]] = []
+    for chunk in track(chunks, f"{name}", lambda _: (sum(map(len, collected)), total)):
+        collected.append(chunk)
+    return np.concatenate(collected)
+
+
+def _write(draft: Draft, results: dict[str, Verification]) -> None:
+    scores = {subject: _figures(result) for subject, result in results.items()}
+    flat = {f"{subject}/{name}": value for subject, figures in scores.items() for name, value in figures.items()}
+    write_metrics(draft.folder / "metrics.parquet", metric_rows("evaluation", None, flat))
+    (draft.folder / "scores.json").write_text(json.dumps(scores, indent=1))
+    curves = [_curve(subject, result) for subject, result in results.items()]
+    empty = pa.table({"subject": pa.array([], pa.string()), "far": pa.array([], pa.float64()), "tar": pa.array([], pa.float64())})
+    pq.write_table(pa.concat_tables([empty, *curves]), draft.folder / "roc.parquet")
+    draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
+
+
+def _figures(result: Verification) -> dict[str, float]:
+    figures = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
+    return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
+
+
+def _curve(subject: str, result: Verification) -> pa.Table:
+    """The ROC, thinned to what a picture can show."""
+    roc = result.roc
+    points = np.unique(np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int))
+    return pa.table({"subject": [subject] * len(points), "far": roc.far[points], "tar": roc.tar[points]})

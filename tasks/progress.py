@@ -1,0 +1,78 @@
+"""Progress of a running stage: a bar in the terminal, lines in a log, and live in Prefect's UI."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.context import TaskRunContext
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+logger = logging.getLogger(__name__)
+Step = TypeVar("Step")
+
+LOG_SECONDS = 10.0
+UI_SECONDS = 2.0
+
+
+class Ticker:
+    """True at most once in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        """Start counting now."""
+        self.seconds, self.last = seconds, time.monotonic()
+
+    def __call__(self) -> bool:
+        """Whether it is time again."""
+        now = time.monotonic()
+        due = now - self.last >= self.seconds
+        self.last = now if due else self.last
+        return due
+
+
+def track(
+    steps: Iterable[Step],
+    name: str,
+    position: Callable[[Step], tuple[int, int]],
+    describe: Callable[[Step], str] = lambda _: "",
+) -> Iterator[Step]:
+    """Pass the steps of a core generator on, and show how far it is: `position` gives (done, total)."""
+    console = Console(stderr=True)
+    log_due, show_due = Ticker(LOG_SECONDS), Ticker(UI_SECONDS)
+    artifact = None
+    with _bar(console) as bar:
+        task = bar.add_task(name, total=None, note="")
+        for step in steps:
+            done, total = position(step)
+            bar.update(task, completed=done, total=total, note=describe(step))
+            if show_due():
+                artifact = _show(artifact, name, 100 * done / max(total, 1))
+            if log_due() and not console.is_terminal:
+                logger.info("%s: %d of %d %s", name, done, total, describe(step))
+            yield step
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<13}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def _show(artifact: UUID | None, name: str, percent: float) -> UUID | None:
+    """Create or move the progress artifact of this task run; outside Prefect there is none."""
+    if TaskRunContext.get() is None:
+        return None
+    if artifact is None:
+        return create_progress_artifact(progress=percent, key=f"progress-{name}", description=f"Progress of {name}")  # type: ignore[return-value]
+    update_progress_artifact(artifact_id=artifact, progress=percent)
+    return artifact

@@ -1,0 +1,64 @@
+"""What all stages share: find the artifact or make it, and let Prefect show which of the two it was."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prefect import Task, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed, State
+
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts.tags import move_tag
+from gif_core.planning import stage_settings
+from schemas.artifacts import ArtifactRef
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+logger = logging.getLogger(__name__)
+
+Inputs = Mapping[StageName, Artifact]
+Work = Callable[[RunConfig, Inputs, Draft], None]
+StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], bool], Any]
+
+
+def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
+    """Turn a function that fills a draft into a task that returns an `ArtifactRef`.
+
+    The artifact store is the one cache: it is shared by all machines and knows what is really there. So the task
+    asks it rather than Prefect's result cache, and a reused stage ends in the state Cached.
+    """
+
+    def decorate(work: Work) -> StageTask:
+        @task(name=stage, description=work.__doc__, cache_policy=NO_CACHE, persist_result=False)
+        def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
+            return _find_or_make(stage, work, config, inputs, refresh=refresh)
+
+        return run
+
+    return decorate
+
+
+def _find_or_make(
+    stage: StageName, work: Work, config: RunConfig, inputs: Mapping[StageName, ArtifactRef], *, refresh: bool
+) -> ArtifactRef | State[ArtifactRef]:
+    store = ArtifactStore(config.store)
+    settings = stage_settings(config, stage)
+    keys = {name: ref.key for name, ref in inputs.items()}
+    ref = store.ref(stage, artifact_key(stage, settings, keys))
+    if not refresh and store.find(stage, ref.key):
+        move_tag(store, "latest", ref)
+        return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
+    with store.draft(stage, ref.key) as draft:
+        work(config, {name: store.open(input_ref) for name, input_ref in inputs.items()}, draft)
+        store.publish(draft, settings=settings, inputs=keys, replace=refresh)
+    move_tag(store, "latest", ref)
+    _show_metrics(ref, draft.metrics)
+    return ref
+
+
+def _show_metrics(ref: ArtifactRef, metrics: Mapping[str, float | int | str]) -> None:
+    logger.info("%s published: %s", ref, metrics)
+    table = [{"figure": name, "value": value} for name, value in metrics.items()]
+    create_table_artifact(key=f"{ref.stage}-figures", table=table, description=f"`{ref.uri}`")

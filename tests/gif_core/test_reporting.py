@@ -1,0 +1,285 @@
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.code_table import write_code_table
+from gif_core.figures import Curve, draw_curves, draw_trade_off, smooth, thin
+from gif_core.formatting import decimal, duration, percent, size, thousands
+from gif_core.ingestion import ingest
+from gif_core.metrics import metric_rows, write_metrics
+from gif_core.reporting import SECTIONS, figure_json, write_report
+from gif_core.tokenization import code_shape
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+HOSTILE = "<script>alert(1)</script>"
+LOADING = {"src", "href", "data", "action", "poster", "srcset"}
+STEPS = 1200
+
+
+class Page(HTMLParser):
+    """Ids, loaded addresses, scripts, styles and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.loaded: list[str] = []
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.quoted: list[str] = []
+        self.text = ""
+        self.inside = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.loaded += [value or "" for name, value in attrs if name in LOADING]
+        self.styles += [given["style"] or ""] if "style" in given else []
+        self.inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "script":
+            self.scripts.append(data)
+        elif self.inside == "style":
+            self.styles.append(data)
+        elif self.inside == "pre":
+            self.quoted.append(data)
+        else:
+            self.text += data
+
+
+def count_points(column: list[float] | dict[str, str]) -> int:
+    """Length of a column of a plotly figure: a list, or an array in base64."""
+    if isinstance(column, list):
+        return len(column)
+    return len(np.frombuffer(base64.b64decode(column["bdata"]), column["dtype"]))
+
+
+class SmallRun:
+    """A store with small artifacts of all stages that the report reads."""
+
+    def __init__(self, folder: Path, *, held_out: float, title: str = "A small run") -> None:
+        source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
+        self.config = RunConfig.model_validate(
+            {
+                "store": str(folder),
+                "ingestion": {"sources": [source], "held_out": held_out},
+                "embedding": {"model": "tiny-clip", "pretrained": "random"},
+                "reporting": {"title": title},
+            }
+        )
+        self.store = ArtifactStore(str(folder))
+        self.inputs: dict[StageName, Artifact] = {}
+        for write in (write_faces, write_vectors, write_separation, write_codes, write_training, write_scores):
+            write(self)
+
+    @contextmanager
+    def publish(self, stage: StageName) -> Iterator[Draft]:
+        settings = self.config.settings(stage)
+        keys = {name: artifact.ref.key for name, artifact in self.inputs.items()}
+        with self.store.draft(stage, artifact_key(stage, settings, keys)) as draft:
+            yield draft
+            ref = self.store.publish(draft, settings=settings, inputs=keys)
+        self.inputs[stage] = self.store.open(ref)
+
+    @property
+    def people(self) -> pa.Table:
+        return pq.read_table(self.inputs["ingestion"].path("identities.parquet"))
+
+    def report(self, path: Path) -> str:
+        write_report(path, self.config, self.inputs)
+        return path.read_text(encoding="utf-8")
+
+
+def write_faces(run: SmallRun) -> None:
+    with run.publish("ingestion") as draft:
+        for _ in ingest(run.config.ingestion, draft.folder):
+            pass
+        path = draft.folder / "identities.parquet"
+        people = pq.read_table(path)
+        labels = [HOSTILE, *people["label"].to_pylist()[1:]]
+        place = people.column_names.index("label")
+        pq.write_table(people.set_column(place, "label", pa.array(labels)), path)
+
+
+def write_vectors(run: SmallRun) -> None:
+    with run.publish("embedding") as draft:
+        pq.write_table(pa.table({"identity_id": [0]}), draft.folder / "vectors.parquet")
+        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.9}
+
+
+def write_separation(run: SmallRun) -> None:
+    kept = [1.0, 0.9, 0.8, None, 0.7, None, 0.6]
+    gaps = [2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05]
+    with run.publish("separation") as draft:
+        curve = {"epoch": list(range(7)), "loss": gaps, "gap": gaps, "mean_cosine": gaps, "neighbours_kept": kept}
+        pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
+        before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
+        after = {"min_distance": 0.71, "mean_distance": 1.05, "max_distance": 1.3}
+        draft.metrics |= before | after | {"gap": 0.05, "epochs": 6, "neighbours_kept": 0.6}
+
+
+def write_codes(run: SmallRun) -> None:
+    people = run.people
+    shape = code_shape(len(people), run.config.tokenization.model_copy(update={"length": 2}))
+    codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
+    with run.publish("tokenization") as draft:
+        write_code_table(draft.folder, codes, shape, people)
+        draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
+        draft.metrics["occupancy"] = len(people) / shape.capacity(0)
+
+
+def write_training(run: SmallRun) -> None:
+    names = ("loss", "loss_codes", "loss_alignment", "alignment", "token_accuracy/1", "token_accuracy/2")
+    rows = []
+    for step in range(1, STEPS + 1):
+        figures = dict.fromkeys((*names, "code_accuracy", "images_per_second"), 1 / step)
+        rows += metric_rows("training", step, figures)
+    with run.publish("training") as draft:
+        write_metrics(draft.folder / "metrics.parquet", rows)
+        draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5}
+        draft.metrics |= {"code_accuracy": 0.25, "alignment": 0.75}
+
+
+def write_scores(run: SmallRun) -> None:
+    subjects = ("raw_pixels", "encoder", "model") if run.config.ingestion.held_out else ()
+    accuracy = {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}
+    rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
+    scores = {
+        subject: {"accuracy": accuracy[subject], "accuracy_std": 0.01, "threshold": 1.2} | rates for subject in subjects
+    }
+    far, tar = [0.0, 0.01, 0.1, 1.0], [0.0, 0.5, 0.9, 1.0]
+    names = [subject for subject in subjects for _ in far]
+    roc = {"subject": names, "far": far * len(subjects), "tar": tar * len(subjects)}
+    with run.publish("evaluation") as draft:
+        (draft.folder / "scores.json").write_text(json.dumps(scores))
+        pq.write_table(pa.table(roc), draft.folder / "roc.parquet")
+        draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
+        draft.metrics |= {"pairs": 1500} if subjects else {}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
+    return SmallRun(tmp_path_factory.mktemp("store"), held_out=0.3)
+
+
+@pytest.fixture(scope="module")
+def page(run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return Page(run.report(tmp_path_factory.mktemp("report") / "report.html"))
+
+
+@pytest.fixture(scope="module")
+def page_without_scores(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    folder = tmp_path_factory.mktemp("nobody")
+    return Page(SmallRun(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
+
+
+def test_every_section_is_there(page: Page) -> None:
+    assert set(SECTIONS) <= set(page.ids)
+    assert [f"#{name}" for name in SECTIONS] == [link for link in page.loaded if link.startswith("#")]
+
+
+def test_ids_are_unique(page: Page) -> None:
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_page_loads_nothing_from_a_network(page: Page) -> None:
+    assert all(address.startswith(("#", "data:")) for address in page.loaded)
+    assert not any("url(" in style or "@import" in style for style in page.styles)
+
+
+def test_hostile_label_is_shown_as_text(page: Page) -> None:
+    assert HOSTILE in page.text
+    assert "alert(1)" not in "".join(page.scripts)
+
+
+def test_hostile_title_is_shown_as_text(page_without_scores: Page) -> None:
+    assert page_without_scores.text.count(HOSTILE) >= 2
+    assert "alert(1)" not in "".join(page_without_scores.scripts)
+
+
+def test_hostile_name_in_a_figure_cannot_end_its_script() -> None:
+    curve = Curve(np.arange(3), np.arange(3.0))
+    text = figure_json(draw_curves({HOSTILE: curve, "other": curve}, "Loss"))
+    assert "<" not in text
+    assert json.loads(text)["data"][0]["name"] == HOSTILE
+
+
+def test_same_artifacts_give_the_same_bytes(run: SmallRun, tmp_path: Path) -> None:
+    assert run.report(tmp_path / "first.html") == run.report(tmp_path / "second.html")
+
+
+def test_report_without_held_out_people_says_what_to_set(page_without_scores: Page) -> None:
+    assert "Nobody was held out" in page_without_scores.text
+    assert "ingestion.held_out" in page_without_scores.text
+    assert "plot-roc" not in page_without_scores.ids
+
+
+@pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
+def test_numbers_are_written_for_people(page: Page, shown: str) -> None:
+    assert shown in " ".join(page.text.split())
+
+
+def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
+    assert "encoder with untrained weights" in page.text
+
+
+def test_configuration_is_complete(page: Page, run: SmallRun) -> None:
+    command, settings = page.quoted
+    assert command == "gif run --config run.yaml"
+    assert RunConfig.model_validate(yaml.safe_load(settings)) == run.config
+
+
+def test_figures_have_at_most_500_points(page: Page) -> None:
+    figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    assert len(figures) == 9
+    lengths = [count_points(trace["x"]) for figure in figures for trace in figure["data"]]
+    assert max(lengths) == 500
+
+
+def test_thinning_keeps_both_ends() -> None:
+    thinned = thin(Curve(np.arange(10_000), np.arange(10_000.0)), 500)
+    assert len(thinned.x) == 500
+    assert (thinned.x[0], thinned.x[-1]) == (0, 9_999)
+
+
+@pytest.mark.parametrize("window", [1, 4, 5, 50])
+def test_smoothing_leaves_a_constant_alone(window: int) -> None:
+    assert smooth(np.full(20, 3.0), window) == pytest.approx(np.full(20, 3.0))
+
+
+def test_trade_off_is_drawn_when_the_gap_is_negative() -> None:
+    figure = draw_trade_off(np.array([1.0, -0.01]), np.array([1.0, 0.4]), [0, 8])
+    assert figure.layout.xaxis.type == "linear"
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "text"),
+    [
+        (thousands, 1234567, "1,234,567"),
+        (percent, 0.98765, "98.77%"),
+        (decimal, -0.0001, "0.000"),
+        (duration, 3.21, "3.2 s"),
+        (duration, 59.8, "1 min 00 s"),
+        (duration, 7500, "2 h 05 min"),
+        (size, 999, "999 bytes"),
+        (size, 4_200_000, "4.2 MB"),
+        (size, 5e15, "5,000.0 TB"),
+    ],
+)
+def test_formats(function: Callable[[float], str], value: float, text: str) -> None:
+    assert function(value) == text
