@@ -20,7 +20,7 @@ def gif(
     """Train face recognition on identity codes.
 
     Args:
-        config: A preset's name, a YAML file's path, or the settings themselves (`preset` inside them is the base).
+        config: A preset's name, a YAML file's path, or the settings themselves, on top of their `preset`.
         only: Run this stage alone, on what the store holds.
         from_stage: Begin at this stage, on what the store holds.
         refresh: Make these stages again although they are stored.

@@ -58,7 +58,11 @@ class ShardWriter:
         """Write what is pending, if anything."""
         if not self.images:
             return
-        columns = [pa.array(self.identity_ids, pa.int64()), pa.array(self.names), pa.array(self.images, pa.binary())]
+        columns = [
+            pa.array(self.identity_ids, pa.int64()),
+            pa.array(self.names),
+            pa.array(self.images, pa.binary()),
+        ]
         batch = pa.record_batch(columns, schema=SCHEMA)
         path = self.folder / f"{self.prefix}-{self.shards:05d}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:

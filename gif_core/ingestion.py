@@ -77,7 +77,9 @@ def ingest(config: IngestionConfig, folder: Path, *, workers: int = 1) -> Iterat
         images += len(samples)
         good = [sample for sample in samples if sample.fault is None]
         quarantine += [
-            {"source": source, "record": sample.name, "reason": sample.fault} for sample in samples if sample.fault
+            {"source": source, "record": sample.name, "reason": sample.fault}
+            for sample in samples
+            if sample.fault
         ]
         if len(good) >= config.min_samples:
             split = "held_out" if is_held_out(source, label, config.held_out) else "identities"

@@ -67,12 +67,11 @@ def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
     counts_N = people["num_samples"].to_numpy()
     labels = people["label"]
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
-    strips = [
-        {"label": labels[person].as_py(), "count": int(counts_N[person]), "image": _draw_strip(faces, person)}
-        for person in _choose_people(faces)
-    ]
+    people_shown = _choose_people(faces)
     return {
-        "strips": strips,
+        "strips": [
+            _show_strip(faces, person, labels[person].as_py(), counts_N[person]) for person in people_shown
+        ],
         "smallest": counts_N.min(),
         "median": np.median(counts_N),
         "largest": counts_N.max(),
@@ -123,7 +122,9 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
     """The curves of training."""
     curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
     losses = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
-    tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
+    tokens = {
+        name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")
+    }
     accuracies = tokens | {"code_accuracy": "Whole code"}
     return {
         "metrics": inputs["training"].manifest.metrics,
@@ -164,7 +165,9 @@ def _count_people(ingestion: Artifact, split: str) -> dict[str, int]:
 
 def _read_accuracies(evaluation: Artifact) -> dict[str, float | int | str]:
     metrics = evaluation.manifest.metrics
-    return {name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")}
+    return {
+        name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")
+    }
 
 
 def _describe_encoder(config: RunConfig) -> str:
@@ -180,9 +183,11 @@ def _choose_people(faces: Faces) -> list[int]:
     return [int(person) for person in ranked[places.astype(np.int64)]]
 
 
-def _draw_strip(faces: Faces, person: int) -> str:
+def _show_strip(faces: Faces, person: int, label: str, count: int) -> Shown:
+    """Some faces of a person as an inline image, and how much of a full row they take."""
     image = base64.b64encode(contact_sheet(faces, [person], FACES_SHOWN)).decode()
-    return f"data:image/jpeg;base64,{image}"
+    width = min(count, FACES_SHOWN) / FACES_SHOWN
+    return {"label": label, "count": count, "image": f"data:image/jpeg;base64,{image}", "width": width}
 
 
 def _draw_fill(table: duckdb.DuckDBPyConnection) -> Any:

@@ -1,0 +1,1 @@
+"""Schemas: what everything is called and what it may be."""

@@ -54,7 +54,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _parse_override(override: str, current: RunConfig) -> dict[str, Any]:
     path, separator, text = override.partition("=")
     if not separator or not all(path.split(".")):
-        raise ConfigError(f"--set takes stage.field=value, for instance tokenization.length=4, not {override!r}")
+        raise ConfigError(
+            f"--set takes stage.field=value, for instance tokenization.length=4, not {override!r}"
+        )
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -117,4 +119,7 @@ def _fields_at(path: list[str]) -> list[str]:
 def _children(table: dict[str, Any], part: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
     child = table.get("items", {}) if part.isdigit() else table.get("properties", {}).get(part, {})
     options = child.get("oneOf") or child.get("anyOf") or child.get("allOf") or [child]
-    return [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] if "$ref" in option else option for option in options]
+    return [
+        schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] if "$ref" in option else option
+        for option in options
+    ]

@@ -1,1 +1,1 @@
-"""Tasks: when a stage is cached, retried and shown. Load references, call the core, store, return a reference."""
+"""Tasks: when a stage is cached, retried and shown. Open references, call the core, publish, return one."""

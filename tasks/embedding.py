@@ -9,7 +9,7 @@ from gif_core.embedding import embed_identities, identity_vectors, vectors_of
 from gif_core.encoders import OpenClipEncoder
 from schemas.run import RunConfig
 from tasks.inputs import open_faces
-from tasks.progress import track
+from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 
 
@@ -20,9 +20,7 @@ def embedding(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     encoder = OpenClipEncoder(config.embedding, device, workers=workers)
     faces = open_faces(inputs["ingestion"], "identities", workers)
     steps = embed_identities(encoder, faces, batch_size=config.embedding.batch_size)
-    for step in track(steps, "embedding", lambda step: (step.images, step.total)):
-        pass
-    table = identity_vectors(step)
+    table = identity_vectors(last(track(steps, "embedding", lambda step: (step.images, step.total))))
     pq.write_table(table, draft.folder / "vectors.parquet")
     mean = vectors_of(table).mean(axis=0)
     draft.metrics |= {"dimensions": len(mean), "mean_cosine": float(np.dot(mean, mean))}

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Draft
 from gif_core.devices import pick_device
 from gif_core.encoders import OpenClipEncoder
-from gif_core.evaluation import Pairs, draw_pairs, embed_images, raw_pixels
+from gif_core.evaluation import draw_pairs, embed_images, raw_pixels
 from gif_core.faces import Faces
 from gif_core.metrics import metric_rows, write_metrics
 from gif_core.models import load_backbone
 from gif_core.verification import Verification, pair_distances, verify_distances
 from schemas.run import RunConfig
 from tasks.inputs import open_faces
-from tasks.progress import track
+from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 
 logger = logging.getLogger(__name__)
+ROC = pa.schema([("subject", pa.string()), ("far", pa.float64()), ("tar", pa.float64())])
 ROC_POINTS = 400
 BATCH = 256
 
@@ -66,24 +66,34 @@ def _features(
 
 def _collect(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
     collected: list[NDArray[np.float32]] = []
-    for chunk in track(chunks, f"{name}", lambda _: (sum(map(len, collected)), total)):
-        collected.append(chunk)
+
+    def collect() -> Iterator[int]:
+        for chunk in chunks:
+            collected.append(chunk)
+            yield sum(map(len, collected))
+
+    last(track(collect(), name, lambda done: (done, total)))
     return np.concatenate(collected)
 
 
 def _write(draft: Draft, results: dict[str, Verification]) -> None:
     scores = {subject: _figures(result) for subject, result in results.items()}
-    flat = {f"{subject}/{name}": value for subject, figures in scores.items() for name, value in figures.items()}
+    flat = {
+        f"{subject}/{name}": value for subject, figures in scores.items() for name, value in figures.items()
+    }
     write_metrics(draft.folder / "metrics.parquet", metric_rows("evaluation", None, flat))
     (draft.folder / "scores.json").write_text(json.dumps(scores, indent=1))
     curves = [_curve(subject, result) for subject, result in results.items()]
-    empty = pa.table({"subject": pa.array([], pa.string()), "far": pa.array([], pa.float64()), "tar": pa.array([], pa.float64())})
-    pq.write_table(pa.concat_tables([empty, *curves]), draft.folder / "roc.parquet")
+    pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), draft.folder / "roc.parquet")
     draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
 
 
 def _figures(result: Verification) -> dict[str, float]:
-    figures = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
+    figures = {
+        "accuracy": result.accuracy,
+        "accuracy_std": result.accuracy_std,
+        "threshold": result.threshold,
+    }
     return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
@@ -91,4 +101,5 @@ def _curve(subject: str, result: Verification) -> pa.Table:
     """The ROC, thinned to what a picture can show."""
     roc = result.roc
     points = np.unique(np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int))
-    return pa.table({"subject": [subject] * len(points), "far": roc.far[points], "tar": roc.tar[points]})
+    columns = {"subject": [subject] * len(points), "far": roc.far[points], "tar": roc.tar[points]}
+    return pa.table(columns, schema=ROC)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from uuid import UUID
@@ -9,7 +10,14 @@ from uuid import UUID
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 logger = logging.getLogger(__name__)
 Step = TypeVar("Step")
@@ -55,6 +63,12 @@ def track(
             yield step
 
 
+def last(steps: Iterable[Step]) -> Step:
+    """Run a generator to its end and give its last step, which carries the result."""
+    final = deque(steps, maxlen=1)
+    return final[0]
+
+
 def _bar(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description:<13}"),
@@ -73,6 +87,8 @@ def _show(artifact: UUID | None, name: str, percent: float) -> UUID | None:
     if TaskRunContext.get() is None:
         return None
     if artifact is None:
-        return create_progress_artifact(progress=percent, key=f"progress-{name}", description=f"Progress of {name}")  # type: ignore[return-value]
+        return create_progress_artifact(
+            progress=percent, key=f"progress-{name}", description=f"Progress of {name}"
+        )  # type: ignore[return-value]
     update_progress_artifact(artifact_id=artifact, progress=percent)
     return artifact

@@ -7,7 +7,8 @@ from typing import Any
 from prefect import Task, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
 from gif_core.artifacts.tags import move_tag
@@ -26,8 +27,8 @@ StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], bool], Any]
 def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
     """Turn a function that fills a draft into a task that returns an `ArtifactRef`.
 
-    The artifact store is the one cache: it is shared by all machines and knows what is really there. So the task
-    asks it rather than Prefect's result cache, and a reused stage ends in the state Cached.
+    The artifact store is the one cache: all machines share it and it knows what is really there. So the task
+    asks the store rather than Prefect's result cache, and a reused stage ends in the state Cached.
     """
 
     def decorate(work: Work) -> StageTask:

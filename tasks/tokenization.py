@@ -4,10 +4,10 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Draft
 from gif_core.code_table import write_code_table
-from gif_core.tokenization import check_codes, code_shape, tokenize
+from gif_core.tokenization import code_shape, tokenize
 from schemas.run import RunConfig
 from tasks.inputs import open_code_vectors
-from tasks.progress import track
+from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 
 
@@ -17,10 +17,10 @@ def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     vectors = open_code_vectors(inputs["separation"])
     shape = code_shape(len(vectors), config.tokenization)
     steps = tokenize(vectors, shape, iterations=config.tokenization.iterations, seed=config.seed)
-    for step in track(steps, "tokenization", lambda step: (step.done, step.total)):
-        codes = step.codes_NL
+    codes = last(track(steps, "tokenization", lambda step: (step.done, step.total))).codes_NL
     assert codes is not None
-    check_codes(codes, shape)
-    write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
+    write_code_table(
+        draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet"))
+    )
     draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)

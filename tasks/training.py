@@ -22,7 +22,9 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     steps = train(faces, codes, vectors, config.training, seed=config.seed, device=device)
     rows = []
     for step in track(steps, "training", lambda step: (step.step, step.steps), _describe):
-        rows += metric_rows("training", step.step, step.metrics | {"images_per_second": step.images_per_second})
+        rows += metric_rows(
+            "training", step.step, step.metrics | {"images_per_second": step.images_per_second}
+        )
     write_metrics(draft.folder / "metrics.parquet", rows)
     description = {
         "backbone": config.training.backbone,
@@ -32,7 +34,7 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
         "codes": inputs["tokenization"].ref.key,
     }
     save_model(draft.folder, step.state.model, step.state.head, description)
-    draft.metrics |= {"steps": step.step} | _final(rows, step.steps)
+    draft.metrics |= {"steps": step.step, **_final(rows, step.steps)}
 
 
 def _describe(step: TrainingStep) -> str:

@@ -46,7 +46,9 @@ def show(name: Name, store: Store) -> None:
     artifact = opened.open(resolve(opened, name))
     manifest, console = artifact.manifest, Console()
     console.print(f"[bold]{artifact.ref}[/]  {artifact.ref.uri}", soft_wrap=True, highlight=False)
-    console.print(f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}")
+    console.print(
+        f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}"
+    )
     for stage, key in manifest.inputs.items():
         console.print(f"made from {stage}/{key[:12]}")
     files = Table("file", "size", "sha256", "path")
@@ -62,12 +64,16 @@ def show(name: Name, store: Store) -> None:
 @app.command("verify")
 def verify(
     store: Store,
-    name: Annotated[str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")
+    ] = None,
 ) -> None:
     """Read every file and compare it with its manifest; ends with 1 if something is wrong."""
     opened, console = ArtifactStore(store), Console()
     refs = [resolve(opened, name)] if name else opened.refs()
-    checked = list(track(verify_artifacts(opened, refs), "verifying", transient=True, console=Console(stderr=True)))
+    checked = list(
+        track(verify_artifacts(opened, refs), "verifying", transient=True, console=Console(stderr=True))
+    )
     faults = [check for check in checked if check.fault]
     for check in faults:
         console.print(f"[red]damaged[/] {check.artifact} {check.name}: {check.fault}", soft_wrap=True)

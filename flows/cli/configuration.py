@@ -16,7 +16,8 @@ app = typer.Typer(help="Show, check and document the settings of a run.", no_arg
 
 Source = Annotated[str, typer.Argument(help=f"A YAML file or a preset: {', '.join(PRESETS)}.")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
 ]
 
 

@@ -9,7 +9,9 @@ from schemas.run import default_store
 Store = Annotated[
     str,
     typer.Option(
-        "--store", help="Folder or URL of the artifact store ($GIF_STORE).", show_default="artifacts",
+        "--store",
+        help="Folder or URL of the artifact store ($GIF_STORE).",
+        show_default="artifacts",
         default_factory=default_store,
     ),
 ]

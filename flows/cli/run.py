@@ -43,7 +43,6 @@ def run(
     Stages: ingestion, embedding, separation, tokenization, training, evaluation, reporting.
 
     Examples:
-
       gif run --preset demo --set tokenization.length=4
 
       gif run --config run.yaml --from training --set training.gamma=3

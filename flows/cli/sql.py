@@ -18,7 +18,8 @@ from gif_core.queries import open_database, query
 MAX_ROWS = 200
 OVERVIEW = (
     "SELECT table_name, string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_index) AS columns "
-    "FROM duckdb_columns() WHERE NOT internal AND database_name IN ('memory', 'temp') GROUP BY table_name ORDER BY table_name"
+    "FROM duckdb_columns() WHERE NOT internal AND database_name IN ('memory', 'temp') "
+    "GROUP BY table_name ORDER BY table_name"
 )
 
 
@@ -32,7 +33,9 @@ class Format(StrEnum):
 
 def sql(
     store: Store,
-    text: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")
+    ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
     run: Annotated[
         str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")
@@ -43,7 +46,6 @@ def sql(
     Tables: codes, nodes, meta, identities, held_out, vectors, metrics, artifacts, quarantine.
 
     Examples:
-
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
 
       gif sql --format csv "SELECT label, code FROM codes WHERE c1 = 3 AND c2 = 1"
@@ -61,7 +63,9 @@ def _print_table(answer: pa.Table) -> None:
     console = Console()
     console.print(table)
     if answer.num_rows > MAX_ROWS:
-        console.print(f"the first {MAX_ROWS} of {answer.num_rows:,} rows; --format csv or json prints them all")
+        console.print(
+            f"the first {MAX_ROWS} of {answer.num_rows:,} rows; --format csv or json prints them all"
+        )
 
 
 def _print_csv(answer: pa.Table) -> None:

@@ -32,7 +32,9 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
     style = "dim" if done.action == "reused" else ""
-    figures = "  ".join(f"{name} {format_figure(value)}" for name, value in _metrics(store, stage, done).items())
+    figures = "  ".join(
+        f"{name} {format_figure(value)}" for name, value in _metrics(store, stage, done).items()
+    )
     table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", figures, style=style)
 
 

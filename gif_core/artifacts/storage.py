@@ -1,5 +1,6 @@
 """The few file operations the store is built on, for local disks and for any fsspec file system."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -35,7 +36,14 @@ class RemoteStorage:
 
     def create(self, path: str, content: bytes) -> None:
         """Write a file that must not exist yet; FileExistsError when somebody was first."""
-        self.fs.pipe_file(self._at(path), content, mode="create")
+        try:
+            self.fs.pipe_file(self._at(path), content, mode="create")
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if self.fs.exists(self._at(path)):
+                raise FileExistsError(f"{self._at(path)} exists already") from error
+            raise
 
     def replace(self, path: str, content: bytes) -> None:
         """Write a file whether it exists or not; readers see the old or the new one, whole."""
@@ -56,6 +64,11 @@ class RemoteStorage:
             written = info.get("LastModified") or info.get("created") or info.get("mtime") or 0
             modified = written if isinstance(written, int | float) else written.timestamp()
             yield FoundFile(path.removeprefix(f"{self.root}/"), int(info["size"]), float(modified))
+
+    def sha256(self, path: str) -> str:
+        """Digest of a stored file, read from where it is stored."""
+        with self.fs.open(self._at(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def remove(self, path: str) -> None:
         """Delete a file or a whole folder; nothing happens when it is not there."""
@@ -117,6 +130,11 @@ class LocalStorage:
                 except FileNotFoundError:
                     continue
                 yield FoundFile(path.relative_to(self.root).as_posix(), status.st_size, status.st_mtime)
+
+    def sha256(self, path: str) -> str:
+        """Digest of a stored file, read from where it is stored."""
+        with (self.root / path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def remove(self, path: str) -> None:
         """Delete a file or a whole folder; nothing happens when it is not there."""

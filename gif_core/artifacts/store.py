@@ -134,7 +134,10 @@ class ArtifactStore:
         inputs: Mapping[StageName, str],
         replace: bool = False,
     ) -> ArtifactRef:
-        """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first."""
+        """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
+
+        A manifest whose files are lost or cut short is replaced, as is any with `replace`.
+        """
         stage, key = draft.ref.stage, draft.ref.key
         manifest = Manifest(
             stage=stage,
@@ -160,16 +163,17 @@ class ArtifactStore:
                 self.storage.create(path, content)
             draft.published = True
         except FileExistsError:
-            if self.find(draft.ref.stage, draft.ref.key):
+            if self.storage.read(path) != content and self.find(draft.ref.stage, draft.ref.key):
                 logger.info("%s was published by another run meanwhile: using that one", draft.ref)
                 return
-            logger.warning("%s had lost files: replacing it", draft.ref)
             self.storage.replace(path, content)
             draft.published = True
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
         files = []
-        for path in sorted(path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER):
+        for path in sorted(
+            path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER
+        ):
             name = path.relative_to(draft.folder).as_posix()
             stored = StoredFile(
                 name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path)

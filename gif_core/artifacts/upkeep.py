@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gif_core.artifacts.attempts import is_owner_dead
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.errors import ArtifactDamagedError
-from gif_core.artifacts.store import MANIFEST, Artifact, ArtifactStore
-from schemas.artifacts import ArtifactRef
+from gif_core.artifacts.store import MANIFEST, ArtifactStore
+from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.stages import STAGES
 
 DAY = 24 * 3600.0
@@ -39,16 +39,17 @@ def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[
         except ArtifactDamagedError as error:
             yield Checked(str(ref), MANIFEST, str(error))
             continue
-        for name in artifact.names():
-            yield Checked(str(ref), name, _fault(artifact, name))
+        for file in artifact.manifest.files:
+            yield Checked(str(ref), file.name, _fault(store, f"{ref.stage}/{ref.key}/{file.path}", file))
 
 
-def _fault(artifact: Artifact, name: str) -> str | None:
+def _fault(store: ArtifactStore, path: str, file: StoredFile) -> str | None:
+    """What is wrong with the file where it is stored; the read cache has no say."""
     try:
-        artifact.path(name)
-    except ArtifactDamagedError as error:
-        return str(error)
-    return None
+        found = store.storage.sha256(path)
+    except FileNotFoundError:
+        return "it is missing"
+    return None if found == file.sha256 else f"its sha256 is {found} where the manifest says {file.sha256}"
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:

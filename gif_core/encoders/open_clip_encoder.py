@@ -33,10 +33,10 @@ class OpenClipEncoder:
         check_weights(config)
         pretrained = None if config.pretrained == RANDOM else config.pretrained
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             try:
                 model, _, self.transform = open_clip.create_model_and_transforms(
-                    config.model, pretrained=pretrained, device=device
+                    config.model, pretrained=pretrained, require_pretrained=bool(pretrained), device=device
                 )
             except (OSError, RuntimeError) as error:
                 raise WeightsUnavailableError(_advice(config, error)) from error
@@ -55,18 +55,21 @@ def check_weights(config: EmbeddingConfig) -> None:
     """Refuse an architecture or a tag that nobody knows, before anything is built."""
     known = open_clip.list_models()
     if config.model not in known:
-        raise ValueError(f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}")
+        raise ValueError(
+            f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}"
+        )
     tags = open_clip.list_pretrained_tags_by_model(config.model)
     if config.pretrained not in [RANDOM, *tags] and not Path(config.pretrained).is_file():
         allowed = ", ".join([RANDOM, *tags])
         raise ValueError(
-            f"embedding.pretrained = {config.pretrained!r} is neither a file nor a tag of {config.model}: {allowed}"
+            f"embedding.pretrained = {config.pretrained!r} is neither a file nor a tag of {config.model}; "
+            f"tags are: {allowed}"
         )
 
 
 def _advice(config: EmbeddingConfig, error: Exception) -> str:
     return (
-        f"the weights {config.pretrained!r} of {config.model} cannot be loaded ({error}). Fetch the checkpoint on a "
-        "machine with a network (open_clip.create_model_and_transforms downloads it), copy the file here, and set "
-        "embedding.pretrained to its path"
+        f"the weights {config.pretrained!r} of {config.model} cannot be loaded ({error}). Fetch the "
+        "checkpoint on a machine with a network (open_clip.create_model_and_transforms downloads it), copy "
+        "the file here, and set embedding.pretrained to its path"
     )

@@ -1,15 +1,15 @@
 """Let open_clip be imported where torchvision's compiled operators cannot be loaded.
 
 The torchvision on PyPI is compiled for CUDA. Beside a CPU build of torch its extension does not load, and
-`import torchvision` fails because two operators it wants to register for are unknown. Declaring them is enough:
-nothing here computes boxes.
+`import torchvision` fails because two operators it wants to register for are unknown. Declaring them is
+enough: nothing here computes boxes.
 """
 
 import torch
 
 
 def declare_missing_operators() -> None:
-    """Declare `torchvision::nms` and `qnms` unless the real ones are there. Call before importing torchvision."""
+    """Declare `torchvision::nms` and `qnms` unless the real ones are there; call before any other import."""
     try:
         import torchvision  # noqa: F401
     except RuntimeError:

@@ -16,7 +16,10 @@ class SourceIdentity:
 class Reader(Protocol):
     """Identities in a stable order, and the encoded image of any sample. Safe to call from many threads."""
 
-    identities: Sequence[SourceIdentity]
+    @property
+    def identities(self) -> Sequence[SourceIdentity]:
+        """Everybody in the source."""
+        ...
 
     def read(self, identity: int, sample: int) -> bytes:
         """The image file's bytes, untouched."""

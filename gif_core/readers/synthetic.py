@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gif_core.synthetic import draw_jpeg, sample_count
 from gif_core.readers.base import SourceIdentity
+from gif_core.synthetic import draw_jpeg, sample_count
 from schemas.ingestion import SyntheticSource
 
 
@@ -13,7 +13,9 @@ class SyntheticReader:
     def __init__(self, source: SyntheticSource) -> None:
         """Decide how many samples each person has."""
         self.source = source
-        self.identities = [SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(source.identities)]
+        self.identities = [
+            SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(source.identities)
+        ]
 
     def read(self, identity: int, sample: int) -> bytes:
         """A JPEG file."""

@@ -29,11 +29,13 @@
     });
   };
 
-  const drag = matchMedia("(hover: hover)").matches ? "zoom" : false;
-  const options = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]] };
+  // With a finger one scrolls past a figure; with a mouse one zooms into it and saves it.
+  const mouse = matchMedia("(hover: hover)").matches;
+  const bar = mouse ? "hover" : false;
+  const options = { responsive: true, displayModeBar: bar, displaylogo: false, modeBarButtons: [["toImage"]] };
   for (const plot of plots) {
     const figure = JSON.parse(plot.nextElementSibling.textContent);
-    Plotly.newPlot(plot, figure.data, { ...figure.layout, dragmode: drag }, options);
+    Plotly.newPlot(plot, figure.data, { ...figure.layout, dragmode: mouse ? "zoom" : false }, options);
   }
   repaint();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);

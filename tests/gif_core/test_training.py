@@ -36,7 +36,7 @@ class ColouredFaces:
     """One colour for each identity, with noise: learnable in a few steps."""
 
     images: np.ndarray
-    labels_N: np.ndarray  # noqa: N815
+    labels_N: np.ndarray
     threads: set[int] = field(default_factory=set)
 
     def load(self, indices: np.ndarray) -> np.ndarray:

@@ -1,0 +1,156 @@
+"""Real parts for the tests: an S3 server and a Prefect server, each started once, on loopback, when first asked for."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from schemas.loading import load_config
+from schemas.run import RunConfig
+
+PROJECT = Path(__file__).parents[1]
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_CLI_PROMPT": "false",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+}
+
+TINY = {
+    "preset": "demo",
+    "ingestion": {
+        "sources": [{"kind": "synthetic", "identities": 30, "smallest": 3, "largest": 6}],
+        "held_out": 0.3,
+    },
+    "separation": {"epochs": 5},
+    "training": {"epochs": 1, "batch_size": 16},
+    "evaluation": {"pairs": 40},
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def restore_signals() -> None:
+    """A child of a background job inherits ignored interrupts and would not end when told to."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
+
+
+@contextmanager
+def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in a process group of its own, which is always stopped."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **QUIET, **environment},
+            cwd=PROJECT,
+            start_new_session=True,
+            preexec_fn=restore_signals,
+        )
+        try:
+            yield process
+        finally:
+            stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def wait_until(ready: Callable[[], bool], *, seconds: float, what: str, log: Path | None = None) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if ready():
+            return
+        time.sleep(0.1)
+    tail = log.read_text(errors="replace")[-2000:] if log else ""
+    pytest.fail(f"{what} did not happen within {seconds} s\n{tail}")
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2, trust_env=False).status_code < 500
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The API of a real Prefect server with a database of its own."""
+    home, port = tmp_path_factory.mktemp("prefect"), free_port()
+    url, log = f"http://127.0.0.1:{port}/api", home / "server.log"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with running(command, log, PREFECT_HOME=str(home)):
+        wait_until(lambda: answers(f"{url}/health"), seconds=180, what="the Prefect server's answer", log=log)
+        yield url
+
+
+@pytest.fixture
+def prefect(prefect_api: str) -> Iterator[str]:
+    """Flows of this process report to the real server."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_LEVEL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: prefect_api, PREFECT_LOGGING_LEVEL: "WARNING"}):
+        yield prefect_api
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The end point of a real S3 server (SeaweedFS) with one bucket, `gif`."""
+    data = tmp_path_factory.mktemp("s3")
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    credentials = {"AWS_ACCESS_KEY_ID": "test-user", "AWS_SECRET_ACCESS_KEY": "test-password"}
+    weed = Path(sys.executable).with_name("weed")
+    command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
+    command += ["-admin.ui=false", "-webdav=false", *(f"-{name}.port={port}" for name, port in ports.items())]
+    endpoint, log = f"http://127.0.0.1:{ports['s3']}", data / "weed.log"
+    with running(command, log, **credentials), pytest.MonkeyPatch.context() as patch:
+        for name, value in (credentials | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}).items():
+            patch.setenv(name, value)
+        wait_until(lambda: bucket_exists(endpoint), seconds=60, what="the S3 server's bucket", log=log)
+        yield endpoint
+
+
+def bucket_exists(endpoint: str) -> bool:
+    import s3fs
+
+    try:
+        return bool(s3fs.S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True).exists("gif"))
+    except (OSError, ValueError):
+        return False
+
+
+@pytest.fixture
+def s3_url(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty place on the S3 server, with a read cache of its own."""
+    monkeypatch.setenv("GIF_CACHE", str(tmp_path / "cache"))
+    return f"s3://gif/{tmp_path.name}-{os.urandom(4).hex()}"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> RunConfig:
+    """A run of seconds: thirty people, a step or two of everything."""
+    return load_config({**TINY, "store": str(tmp_path / "store")})

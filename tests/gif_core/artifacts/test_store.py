@@ -1,0 +1,175 @@
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, artifact_key
+from gif_core.artifacts.cache import cache_folder
+from schemas.artifacts import ArtifactRef
+
+KEY = artifact_key("tokenization", {"length": 4}, {"separation": "0" * 64})
+OTHER_KEY = artifact_key("tokenization", {"length": 5}, {"separation": "0" * 64})
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArtifactStore]:
+    """Every claim here holds on a local disk and on a real S3 server alike."""
+    yield ArtifactStore(
+        str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url")
+    )
+
+
+def publish(store: ArtifactStore, content: str = "codes", key: str = KEY, **options: bool) -> ArtifactRef:
+    with store.draft("tokenization", key) as draft:
+        (draft.folder / "codes.txt").write_text(content)
+        (draft.folder / "parts").mkdir()
+        (draft.folder / "parts" / "a.txt").write_text("part")
+        draft.metrics["identities"] = 3
+        return store.publish(draft, settings={"length": 4}, inputs={"separation": "0" * 64}, **options)
+
+
+def stored_path(store: ArtifactStore, ref: ArtifactRef, name: str) -> str:
+    file = next(file for file in store.open(ref).manifest.files if file.name == name)
+    return f"{ref.stage}/{ref.key}/{file.path}"
+
+
+def damage(store: ArtifactStore, ref: ArtifactRef, content: bytes) -> None:
+    store.storage.replace(stored_path(store, ref, "codes.txt"), content)
+
+
+def test_what_was_published_is_read_back_with_its_lineage(store: ArtifactStore) -> None:
+    artifact = store.open(publish(store))
+    assert artifact.path("codes.txt").read_text() == "codes"
+    assert artifact.path("parts/a.txt").read_text() == "part"
+    assert artifact.manifest.inputs == {"separation": "0" * 64}
+    assert artifact.manifest.metrics == {"identities": 3}
+    assert artifact.names() == ["codes.txt", "parts/a.txt"]
+
+
+def test_a_folder_without_a_manifest_does_not_exist(store: ArtifactStore) -> None:
+    with store.draft("tokenization", KEY) as draft:
+        (draft.folder / "codes.txt").write_text("half")
+        assert store.find("tokenization", KEY) is None
+        assert store.manifests() == []
+    with pytest.raises(ArtifactMissingError, match="there is no artifact tokenization/"):
+        store.open(store.ref("tokenization", KEY))
+
+
+def test_a_failed_draft_leaves_nothing_behind(store: ArtifactStore) -> None:
+    with pytest.raises(RuntimeError, match="broken"), store.draft("tokenization", KEY) as draft:
+        (draft.folder / "codes.txt").write_text("half")
+        raise RuntimeError("broken")
+    assert not draft.folder.exists()
+    assert list(store.storage.find("tokenization")) == []
+
+
+def test_the_second_writer_of_a_key_adopts_the_first_ones_artifact(store: ArtifactStore) -> None:
+    with store.draft("tokenization", KEY) as slow:
+        (slow.folder / "codes.txt").write_text("slow")
+        first = publish(store, "fast")
+        second = store.publish(slow, settings={}, inputs={})
+    assert first == second
+    assert store.open(second).path("codes.txt").read_text() == "fast"
+    assert {file.path.split("/")[2] for file in store.storage.find("tokenization")} == {
+        "manifest.json",
+        stored_path(store, first, "codes.txt").split("/")[2],
+    }
+
+
+def test_of_many_writers_at_once_exactly_one_wins_and_none_fails(store: ArtifactStore) -> None:
+    barrier, refs, errors = threading.Barrier(8), [], []
+
+    def write(number: int) -> None:
+        try:
+            with store.draft("tokenization", KEY) as draft:
+                (draft.folder / "codes.txt").write_text(f"writer {number}")
+                barrier.wait()
+                refs.append(store.publish(draft, settings={}, inputs={}))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(set(refs)) == 1
+    assert store.open(refs[0]).path("codes.txt").read_text().startswith("writer ")
+    assert len({file.path.split("/")[2] for file in store.storage.find("tokenization")}) == 2
+
+
+def test_a_changed_byte_is_noticed_on_read_and_the_message_says_what_to_do(store: ArtifactStore) -> None:
+    ref = publish(store)
+    damage(store, ref, b"cOdes")
+    for kept in cache_folder().glob("files/*/*/*"):
+        kept.unlink()
+    with pytest.raises(ArtifactDamagedError, match=r"codes\.txt.*sha256.*gif run --refresh tokenization"):
+        store.open(ref).path("codes.txt")
+
+
+def test_an_artifact_with_a_lost_or_short_file_is_not_found_and_is_replaced(store: ArtifactStore) -> None:
+    ref = publish(store)
+    damage(store, ref, b"x")
+    assert store.find("tokenization", KEY) is None
+    store.storage.remove(stored_path(store, ref, "codes.txt"))
+    assert store.find("tokenization", KEY) is None
+    publish(store, "again")
+    assert store.open(ref).path("codes.txt").read_text() == "again"
+
+
+def test_an_unreadable_manifest_is_not_found_and_is_replaced(store: ArtifactStore) -> None:
+    ref = publish(store)
+    store.storage.replace(f"tokenization/{KEY}/manifest.json", b"{")
+    assert store.find("tokenization", KEY) is None
+    assert store.manifests() == []
+    publish(store, "again")
+    assert store.open(ref).path("codes.txt").read_text() == "again"
+
+
+def test_replacing_an_artifact_shows_readers_the_old_or_the_new_one_whole(store: ArtifactStore) -> None:
+    ref = publish(store, "old")
+    old = store.open(ref)
+    publish(store, "new", replace=True)
+    assert store.open(ref).path("codes.txt").read_text() == "new"
+    assert old.path("codes.txt").read_text() == "old"
+
+
+def test_a_removed_artifact_is_gone_and_others_stay(store: ArtifactStore) -> None:
+    ref, other = publish(store), publish(store, key=OTHER_KEY)
+    store.remove(ref)
+    assert store.find("tokenization", KEY) is None
+    assert store.refs() == [other]
+
+
+def test_remote_files_are_read_from_the_local_cache_and_fetched_again_when_that_is_damaged(
+    s3_url: str,
+) -> None:
+    store = ArtifactStore(s3_url)
+    ref = publish(store)
+    cached = store.open(ref).path("codes.txt")
+    assert cached.is_relative_to(cache_folder())
+    cached.write_text("other")
+    assert store.open(ref).path("codes.txt").read_text() == "codes"
+
+
+def test_a_key_depends_on_settings_inputs_and_stage_but_not_on_their_order() -> None:
+    settings, inputs = {"a": 1, "b": 2}, {"ingestion": "1", "separation": "2"}
+    key = artifact_key("tokenization", settings, inputs)
+    assert key == artifact_key("tokenization", {"b": 2, "a": 1}, {"separation": "2", "ingestion": "1"})
+    others = {
+        artifact_key("training", settings, inputs),
+        artifact_key("tokenization", {"a": 1, "b": 3}, inputs),
+        artifact_key("tokenization", settings, {"ingestion": "1", "separation": "3"}),
+    }
+    assert len(others | {key}) == 4
+
+
+def test_a_manifest_is_json_that_anybody_can_read(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    publish(store)
+    manifest = json.loads((tmp_path / "tokenization" / KEY / "manifest.json").read_text())
+    assert manifest["settings"] == {"length": 4}
+    assert {file["name"] for file in manifest["files"]} == {"codes.txt", "parts/a.txt"}

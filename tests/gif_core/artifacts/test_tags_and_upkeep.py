@@ -1,0 +1,92 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.attempts import this_host
+from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve
+from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
+from schemas.artifacts import ArtifactRef
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(
+        str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url")
+    )
+
+
+def publish(store: ArtifactStore, key: str) -> ArtifactRef:
+    with store.draft("training", key) as draft:
+        (draft.folder / "model.txt").write_text(f"model {key}")
+        return store.publish(draft, settings={}, inputs={})
+
+
+def test_a_tag_moves_from_one_artifact_to_another(store: ArtifactStore) -> None:
+    first, second = publish(store, "a" * 64), publish(store, "b" * 64)
+    assert read_tag(store, "training", "champion") is None
+    move_tag(store, "champion", first)
+    move_tag(store, "champion", second)
+    assert resolve(store, "training@champion") == second
+    assert [tag.name for tag in list_tags(store)] == ["champion"]
+
+
+def test_a_tags_name_cannot_leave_its_folder(store: ArtifactStore) -> None:
+    with pytest.raises(ValueError, match="a tag is a lower-case word"):
+        move_tag(store, "../../runs/x", store.ref("training", "a" * 64))
+
+
+def test_artifacts_are_found_by_the_first_digits_of_their_key(store: ArtifactStore) -> None:
+    first, _ = publish(store, "a" * 64), publish(store, "b" * 64)
+    assert resolve(store, "aaaa") == first
+    assert resolve(store, "training/aa") == first
+    with pytest.raises(ArtifactMissingError, match="names 0 artifacts"):
+        resolve(store, "cc")
+    with pytest.raises(ArtifactMissingError, match="there is no stage 'trainig'"):
+        resolve(store, "trainig/aa")
+    with pytest.raises(ArtifactMissingError, match="there is no tag 'training@best'"):
+        resolve(store, "training@best")
+
+
+def test_verification_names_every_damaged_file_and_no_other(store: ArtifactStore) -> None:
+    good, bad = publish(store, "a" * 64), publish(store, "b" * 64)
+    path = store.open(bad).manifest.files[0].path
+    store.storage.replace(f"training/{bad.key}/{path}", b"something else")
+    checks = {(check.artifact, check.name): check.fault for check in verify_artifacts(store, [good, bad])}
+    assert checks[str(good), "model.txt"] is None
+    assert "sha256" in str(checks[str(bad), "model.txt"])
+    store.storage.remove(f"training/{bad.key}/{path}")
+    assert [check.fault for check in verify_artifacts(store, [bad])] == ["it is missing"]
+
+
+def test_leftovers_of_the_dead_go_and_work_in_progress_stays(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ref = publish(store, "a" * 64)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead = tmp_path / "training" / ("b" * 64) / f"{this_host()}-{ended.pid}-abc"
+    elsewhere = tmp_path / "training" / ("c" * 64) / "otherhost-1-abc"
+    for folder in (dead, elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "half").write_text("half")
+    with store.draft("training", "d" * 64) as draft:
+        (draft.folder / "half").write_text("half")
+        leftovers = find_leftovers(store)
+        assert [leftover.path for leftover in leftovers] == [str(dead.relative_to(tmp_path))]
+        remove_leftovers(store, leftovers)
+        assert (draft.folder / "half").exists()
+    assert not dead.exists()
+    assert elsewhere.exists()
+    assert store.find("training", ref.key)
+
+
+def test_leftovers_of_other_machines_go_when_nobody_touched_them_for_long(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    stale = tmp_path / "training" / ("b" * 64) / "otherhost-1-abc" / "half"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("half")
+    os.utime(stale, (1, 1))
+    assert [leftover.size for leftover in find_leftovers(store)] == [4]

@@ -1,0 +1,129 @@
+import hashlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from gif_core.faces import Faces, decode
+from gif_core.ingestion import describe_sources, ingest, is_held_out
+from gif_core.synthetic import draw_jpeg
+from schemas.ingestion import FolderSource, IngestionConfig, SyntheticSource
+
+PEOPLE = SyntheticSource(identities=12, smallest=2, largest=5)
+
+
+def run(config: IngestionConfig, folder: Path, workers: int = 1) -> Path:
+    folder.mkdir()
+    steps = list(ingest(config, folder, workers=workers))
+    assert steps[-1].images == steps[-1].total
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
+    for person in range(people):
+        (root / f"p{person}").mkdir(parents=True)
+        for sample in range(samples):
+            (root / f"p{person}" / f"{sample}.jpg").write_bytes(draw_jpeg(0, person, sample))
+    return root
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
+    config = IngestionConfig(sources=(PEOPLE,), held_out=0.3)
+    assert digests(run(config, tmp_path / "one", 1)) == digests(run(config, tmp_path / "five", 5))
+
+
+def test_image_bytes_are_untouched_and_grouped_by_identity(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data")
+    out = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "out")
+    faces = Faces(sorted(out.glob("identities-*.arrow")))
+    assert faces.labels_N.tolist() == [0, 0, 1, 1, 2, 2]
+    assert bytes(faces.content(3)) == (root / "p1" / "1.jpg").read_bytes()
+    assert pq.read_table(out / "identities.parquet")["label"].to_pylist() == ["p0", "p1", "p2"]
+
+
+def test_shards_are_cut_and_read_in_any_order(tmp_path: Path) -> None:
+    out = run(IngestionConfig(sources=(PEOPLE,), shard_bytes=2**16), tmp_path / "out")
+    shards = sorted(out.glob("identities-*.arrow"))
+    assert len(shards) > 1
+    faces = Faces(shards, workers=3)
+    order = np.random.default_rng(0).permutation(len(faces))
+    images = faces.load(order)
+    assert images.shape == (len(faces), 112, 112, 3)
+    assert all(np.array_equal(images[i], decode(faces.content(int(row)))) for i, row in enumerate(order[:5]))
+
+
+def test_held_out_people_are_in_no_training_shard(tmp_path: Path) -> None:
+    out = run(IngestionConfig(sources=(PEOPLE,), held_out=0.4), tmp_path / "out")
+    train = set(pq.read_table(out / "identities.parquet")["label"].to_pylist())
+    held_out = set(pq.read_table(out / "held_out.parquet")["label"].to_pylist())
+    assert held_out
+    assert not train & held_out
+    assert len(train | held_out) == 12
+    faces = Faces(sorted(out.glob("held_out-*.arrow")))
+    assert set(faces.labels_N.tolist()) == set(range(len(held_out)))
+
+
+def test_who_is_held_out_stays_held_out_when_the_source_grows() -> None:
+    labels = [f"person-{i}" for i in range(2000)]
+    chosen = [is_held_out(0, label, 0.1) for label in labels]
+    assert 0.07 < np.mean(chosen) < 0.13
+    assert all(is_held_out(0, label, 0.2) for label, kept in zip(labels, chosen, strict=True) if kept)
+
+
+def test_an_image_that_cannot_be_decoded_is_set_aside_with_its_name(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data")
+    (root / "p1" / "0.jpg").write_bytes(b"not an image")
+    (root / "p1" / "1.jpg").write_bytes(b"")
+    out = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "out")
+    rows = pq.read_table(out / "quarantine.parquet").to_pylist()
+    assert [row["record"] for row in rows] == ["p1/0.jpg", "p1/1.jpg"]
+    assert pq.read_table(out / "identities.parquet")["label"].to_pylist() == ["p0", "p2"]
+
+
+def test_people_with_too_few_images_are_left_out_and_ids_stay_dense(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data")
+    (root / "p1" / "1.jpg").unlink()
+    config = IngestionConfig(sources=(FolderSource(path=str(root)),), min_samples=2)
+    table = pq.read_table(run(config, tmp_path / "out") / "identities.parquet")
+    assert table["label"].to_pylist() == ["p0", "p2"]
+    assert table["identity_id"].to_pylist() == [0, 1]
+
+
+def test_a_sources_description_changes_when_it_grows_and_not_when_it_moves(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data")
+    before = describe_sources([FolderSource(path=str(root))])
+    moved = root.rename(tmp_path / "moved")
+    assert describe_sources([FolderSource(path=str(moved))]) == before
+    (moved / "p2" / "9.jpg").write_bytes(draw_jpeg(0, 2, 9))
+    assert describe_sources([FolderSource(path=str(moved))]) != before
+
+
+def test_a_folder_that_is_missing_or_holds_no_images_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere"):
+        describe_sources([FolderSource(path=str(tmp_path / "nowhere"))])
+    (tmp_path / "empty" / "person").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"has no sub-folder with images \(\.jpg"):
+        describe_sources([FolderSource(path=str(tmp_path / "empty"))])
+
+
+def test_images_of_another_size_are_scaled_when_read() -> None:
+    _, encoded = cv2.imencode(".png", np.full((40, 60, 3), (10, 20, 30), np.uint8))
+    image = decode(encoded.tobytes())
+    assert image.shape == (112, 112, 3)
+    assert image[0, 0].tolist() == [30, 20, 10]
+
+
+def test_folders_on_s3_are_read_like_local_ones(s3_url: str, tmp_path: Path) -> None:
+    import s3fs
+
+    root = write_folder(tmp_path / "data")
+    s3fs.S3FileSystem().put(str(root), f"{s3_url}/data", recursive=True)
+    local = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "local")
+    remote = run(IngestionConfig(sources=(FolderSource(path=f"{s3_url}/data"),)), tmp_path / "remote")
+    assert digests(local) == digests(remote)

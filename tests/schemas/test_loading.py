@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from schemas.loading import ConfigError, load_config
+from schemas.presets import PRESETS
+from schemas.run import RunConfig
+
+IDENTITIES = {
+    "casia": 10_572,
+    "ms1mv2": 85_742,
+    "ms1mv3": 93_431,
+    "glint360k": 360_232,
+    "webface4m": 205_990,
+    "webface12m": 617_970,
+    "webface42m": 2_059_906,
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_valid_configuration(name: str) -> None:
+    assert load_config(name).preset == name
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_the_paper_presets_have_the_papers_settings(name: str) -> None:
+    config = load_config(name)
+    training = config.training
+    assert (training.backbone, training.optimizer, training.epochs) == ("iresnet100", "sgd", 20)
+    assert (training.learning_rate, training.momentum, training.weight_decay) == (0.1, 0.9, 1e-4)
+    assert (training.batch_size, training.gamma) == (512, 1.0)
+    assert (config.separation.learning_rate, config.separation.epochs) == (0.1, 1000)
+    assert (config.separation.batch_size, config.separation.temperature) == (2048, 2.0)
+    assert (config.tokenization.smallest_range, config.tokenization.largest_range) == (5, 20)
+    assert (config.embedding.model, config.embedding.pretrained) == ("ViT-B-32", "openai")
+    assert config.ingestion.held_out == 0
+
+
+def test_a_file_may_start_from_a_preset_and_change_a_part(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("preset: demo\nseed: 7\ntokenization: {length: 4}\n")
+    config, demo = load_config(str(path)), load_config("demo")
+    assert (config.seed, config.tokenization.length) == (7, 4)
+    assert config.training == demo.training
+
+
+def test_overrides_go_on_top_in_order_and_reach_into_lists() -> None:
+    changes = ["tokenization.length=4", "tokenization.length=5", "ingestion.sources.0.identities=50"]
+    config = load_config("demo", changes)
+    assert config.tokenization.length == 5
+    assert config.ingestion.sources[0].identities == 50  # type: ignore[union-attr]
+    assert config.ingestion.sources[0].largest == load_config("demo").ingestion.sources[0].largest  # type: ignore[union-attr]
+
+
+def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
+    assert (
+        load_config({"tokenization": {"length": 4}}, ["tokenization.length=null"]).tokenization.length is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("tokenization.lenght=4", ["tokenization.lenght", "= 4", "did you mean 'length'?", "largest_range"]),
+        ("tokenization.length=-1", ["tokenization.length", "= -1", "greater than 0"]),
+        ("training.backbone=resnet", ["training.backbone", "'resnet'", "'iresnet100'"]),
+        ("training.gamma=.nan", ["training.gamma", "finite number"]),
+        ("ingestion.held_out=2", ["ingestion.held_out", "= 2", "less than 1"]),
+        ("ingestion.sources.0.identites=5", ["ingestion.sources.0.identites", "did you mean 'identities'?"]),
+        ("ingestion.sources.0.kind=video", ["ingestion.sources.0", "'video'", "'synthetic', 'folder'"]),
+        ("ingestion.sources.3.kind=folder", ["'3' is not a position in a list of 1"]),
+        ("toknization.length=4", ["toknization", "did you mean 'tokenization'?"]),
+        ("seed=abc", ["seed", "'abc'", "valid integer"]),
+        ("tokenization.length", ["--set takes stage.field=value", "'tokenization.length'"]),
+        ("separation.batch_size=0", ["separation.batch_size", "= 0", "greater than 0"]),
+    ],
+)
+def test_a_wrong_setting_is_told_with_field_value_and_what_is_allowed(
+    override: str, words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("demo", [override])
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)tokenization\.lenght.*training\.gamma"):
+        load_config({"tokenization": {"lenght": 3}, "training": {"gamma": -1}})
+
+
+def test_an_unknown_preset_or_file_gets_the_list_of_presets() -> None:
+    with pytest.raises(ConfigError, match="neither a file nor a preset; presets are: demo, casia"):
+        load_config("dmeo")
+    with pytest.raises(ConfigError, match="there is no preset 'dmeo'"):
+        load_config({"preset": "dmeo"})
+
+
+def test_a_file_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("- a list\n")
+    with pytest.raises(ConfigError, match="must hold a table of settings"):
+        load_config(str(path))
+    path.write_text("a: [1\n")
+    with pytest.raises(ConfigError, match="is not a YAML file"):
+        load_config(str(path))
+
+
+def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
+    for override in (
+        "store=s3://user:secret@bucket/x",
+        "ingestion.sources.0={kind: folder, path: 's3://u:secret@b'}",
+    ):
+        with pytest.raises(ConfigError, match="carries no credentials") as caught:
+            load_config("demo", [override])
+        assert "secret" not in str(caught.value)
+
+
+def test_a_configuration_cannot_be_changed_after_it_was_checked() -> None:
+    config = load_config("demo")
+    with pytest.raises(ValidationError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+
+
+def test_device_and_workers_are_in_no_stages_settings() -> None:
+    config = load_config("demo", ["execution.device=cpu", "execution.workers=7"])
+    other = load_config("demo", ["execution.device=auto", "execution.workers=1"])
+    assert all(
+        config.settings(stage) == other.settings(stage) for stage in ("ingestion", "embedding", "training")
+    )
+
+
+def test_a_dump_is_read_back_as_the_same_configuration() -> None:
+    config = load_config("demo", ["seed=3"])
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    assert load_config(config) == config
