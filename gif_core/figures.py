@@ -42,7 +42,7 @@ def draw_sample_counts(counts_N: NDArray[np.integer[Any]]) -> go.Figure:
     ranked = np.sort(counts_N)[::-1]
     curve = thin(Curve(np.arange(1, len(ranked) + 1), ranked))
     figure = _new_figure("Identities, the most frequent first", "Images of the identity")
-    figure.add_scatter(x=curve.x, y=curve.y, name="Images", fill="tozeroy", line_shape="hv")
+    figure.add_scatter(x=curve.x, y=curve.y, name="Images", mode="lines", fill="tozeroy", line_shape="hv")
     figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
     figure.update_xaxes(tickformat=",d")
     return figure.update_yaxes(rangemode="tozero", tickformat=",d")
@@ -52,7 +52,7 @@ def draw_separation(gap: Curve, kept: Curve) -> go.Figure:
     """The gap to the uniform limit and the neighbourhood kept, over epochs."""
     figure = _new_figure("Epoch", "Gap to the uniform limit")
     gap = thin(gap)
-    figure.add_scatter(x=gap.x, y=gap.y, name="Gap (left)")
+    figure.add_scatter(x=gap.x, y=gap.y, name="Gap (left)", mode="lines")
     figure.add_scatter(x=kept.x, y=kept.y, name="Neighbours kept (right)", yaxis="y2", mode="lines+markers")
     right = {"overlaying": "y", "side": "right", "range": [0, 1.04], "tickformat": ".0%", "showgrid": False}
     figure.update_layout(yaxis2=right | {"tickmode": "linear", "dtick": 0.25, "automargin": True})

@@ -1,0 +1,155 @@
+"""The flow on a real Prefect server: what ran is read from the states the server has recorded."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.exceptions import PrefectException
+
+from flows.pipeline import gif
+from flows.tokenization import tokenization
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.runs import find_run, list_runs
+from gif_core.artifacts.tags import list_tags
+from gif_core.artifacts.upkeep import find_leftovers, verify_artifacts
+from schemas.loading import load_config
+from schemas.run import RunConfig
+from schemas.stages import STAGES
+
+pytestmark = pytest.mark.usefixtures("prefect")
+
+
+def states_of(state: State) -> dict[str, str]:
+    """Task name → final state name, as the server has them for this flow run."""
+    run = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        found = client.read_task_runs(flow_run_filter=run)
+    return {task.name.rsplit("-", 1)[0]: task.state_name for task in found}
+
+
+def computed(state: State) -> set[str]:
+    return {stage for stage, name in states_of(state).items() if name == "Completed"}
+
+
+def reused(state: State) -> set[str]:
+    return {stage for stage, name in states_of(state).items() if name == "Cached"}
+
+
+@pytest.fixture(scope="module")
+def finished(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """A small run that has gone through all stages."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from tests.conftest import TINY
+
+    config = load_config({**TINY, "store": str(tmp_path_factory.mktemp("store"))})
+    with temporary_settings({PREFECT_API_URL: prefect_api}):
+        assert computed(gif(config, return_state=True)) == set(STAGES)
+    return config
+
+
+def changed(config: RunConfig, *overrides: str) -> RunConfig:
+    return load_config(config, list(overrides))
+
+
+def test_the_same_run_again_reuses_every_stage(finished: RunConfig) -> None:
+    state = gif(finished, return_state=True)
+    assert reused(state) == set(STAGES)
+    assert computed(state) == set()
+
+
+def test_a_changed_code_length_reruns_tokenization_and_what_follows(finished: RunConfig) -> None:
+    state = gif(changed(finished, "tokenization.length=4"), return_state=True)
+    assert computed(state) == {"tokenization", "training", "evaluation", "reporting"}
+    assert reused(state) == {"ingestion", "embedding", "separation"}
+
+
+def test_refresh_reruns_that_stage_alone(finished: RunConfig) -> None:
+    state = gif(finished, refresh=["tokenization"], return_state=True)
+    assert computed(state) == {"tokenization"}
+    assert reused(state) == set(STAGES) - {"tokenization"}
+
+
+def test_only_runs_one_stage_on_what_is_stored(finished: RunConfig) -> None:
+    state = gif(changed(finished, "tokenization.length=5"), only="tokenization", return_state=True)
+    assert states_of(state) == {"tokenization": "Completed"}
+
+
+def test_from_begins_in_the_middle(finished: RunConfig) -> None:
+    state = gif(changed(finished, "evaluation.flip=false"), from_stage="evaluation", return_state=True)
+    assert states_of(state) == {"evaluation": "Completed", "reporting": "Completed"}
+
+
+def test_a_stages_own_flow_runs_it_alone(finished: RunConfig) -> None:
+    assert states_of(tokenization(finished, return_state=True)) == {"tokenization": "Cached"}
+    assert states_of(tokenization(finished, refresh=True, return_state=True)) == {"tokenization": "Completed"}
+
+
+def test_an_artifact_deleted_behind_prefects_back_is_rebuilt(finished: RunConfig) -> None:
+    store = ArtifactStore(finished.store)
+    record = gif(finished)
+    store.remove(store.ref("tokenization", record.stages["tokenization"].key))
+    state = gif(finished, return_state=True)
+    assert computed(state) == {"tokenization"}
+
+
+def test_a_missing_input_is_told_with_what_to_run(tiny: RunConfig) -> None:
+    with pytest.raises(
+        ArtifactMissingError, match=r"training needs ingestion, separation, tokenization.*--from ingestion"
+    ):
+        gif(tiny, only="training")
+
+
+def test_a_wrong_setting_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    settings = {"preset": "demo", "store": str(tmp_path), "tokenization": {"lenght": 3}}
+    with pytest.raises(PrefectException, match="lenght"):
+        gif(settings)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_inline_table_may_start_from_a_preset(finished: RunConfig) -> None:
+    state = gif(finished.model_dump(mode="json"), return_state=True)  # type: ignore[arg-type]
+    assert reused(state) == set(STAGES)
+
+
+def test_the_run_is_written_down_with_what_it_made(finished: RunConfig) -> None:
+    record = gif(finished)
+    store = ArtifactStore(finished.store)
+    assert find_run(store) == record
+    assert record.state == "completed"
+    assert {done.action for done in record.stages.values()} == {"reused"}
+    latest = {tag.ref.stage: tag.ref.key for tag in list_tags(store) if tag.name == "latest"}
+    assert latest == {stage: done.key for stage, done in record.stages.items()}
+
+
+def test_a_failed_run_is_written_down_with_its_stage_and_error(tiny: RunConfig) -> None:
+    with pytest.raises(ValueError, match="open_clip has no such model"):
+        gif(changed(tiny, "embedding.model=ViT-X"))
+    record = list_runs(ArtifactStore(tiny.store))[0]
+    assert (record.state, record.current) == ("failed", "embedding")
+    assert "open_clip has no such model" in str(record.error)
+    assert find_leftovers(ArtifactStore(tiny.store), older_than=0) == []
+
+
+def test_codes_are_unique_and_no_cluster_is_above_its_capacity(finished: RunConfig) -> None:
+    store = ArtifactStore(finished.store)
+    record = gif(finished)
+    path = store.open(store.ref("tokenization", record.stages["tokenization"].key)).path("codes.duckdb")
+    with duckdb.connect(str(path), read_only=True) as table:
+        assert table.execute("SELECT count(*) = count(DISTINCT code) FROM codes").fetchone() == (True,)
+        assert table.execute("SELECT count(*) FROM nodes WHERE size > capacity").fetchone() == (0,)
+
+
+def test_every_stored_file_is_what_its_manifest_says(finished: RunConfig) -> None:
+    store = ArtifactStore(finished.store)
+    checks = list(verify_artifacts(store, store.refs()))
+    assert len(checks) > len(STAGES)
+    assert [check for check in checks if check.fault] == []
+
+
+def test_the_whole_pipeline_runs_on_s3_and_reuses_it(s3_url: str, finished: RunConfig) -> None:
+    config = changed(finished, f"store={s3_url}")
+    assert computed(gif(config, return_state=True)) == set(STAGES)
+    assert reused(gif(config, return_state=True)) == set(STAGES)

@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.tags import move_tag
+from gif_core.planning import plan_stages, select_stages, stage_settings
+from schemas.loading import load_config
+from schemas.run import RunConfig
+from schemas.stages import INPUTS, STAGES, StageName, downstream
+
+
+def changed(config: RunConfig, override: str) -> RunConfig:
+    return load_config(config, [override])
+
+
+def store_all(store: ArtifactStore, config: RunConfig) -> None:
+    """Publish an artifact of every stage, as a run would."""
+    for stage, plan in plan_stages(store, config).items():
+        with store.draft(stage, plan.ref.key) as draft:
+            (draft.folder / "file").write_text(stage)
+            inputs = {name: plan_stages(store, config)[name].ref.key for name in INPUTS[stage]}
+            store.publish(draft, settings=stage_settings(config, stage), inputs=inputs)
+        move_tag(store, "latest", plan.ref)
+
+
+@pytest.fixture
+def store(tiny: RunConfig) -> ArtifactStore:
+    store = ArtifactStore(tiny.store)
+    store_all(store, tiny)
+    return store
+
+
+def to_run(store: ArtifactStore, config: RunConfig) -> list[StageName]:
+    return [stage for stage, plan in plan_stages(store, config).items() if plan.action == "run"]
+
+
+def test_everything_runs_on_an_empty_store(tiny: RunConfig, tmp_path: Path) -> None:
+    plans = plan_stages(ArtifactStore(str(tmp_path / "empty")), tiny)
+    assert {plan.reason for plan in plans.values()} == {"nothing stored yet"}
+    assert [plan.action for plan in plans.values()] == ["run"] * 7
+
+
+def test_nothing_runs_when_nothing_changed(store: ArtifactStore, tiny: RunConfig) -> None:
+    assert to_run(store, tiny) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "stage"),
+    [
+        ("ingestion.min_samples=2", "ingestion"),
+        ("embedding.batch_size=7", "embedding"),
+        ("separation.learning_rate=0.2", "separation"),
+        ("seed=9", "separation"),
+        ("tokenization.length=3", "tokenization"),
+        ("training.gamma=2", "training"),
+        ("evaluation.flip=false", "evaluation"),
+        ("reporting.title=Other", "reporting"),
+    ],
+)
+def test_a_changed_setting_reruns_its_stage_and_what_depends_on_it_and_nothing_else(
+    store: ArtifactStore, tiny: RunConfig, override: str, stage: StageName
+) -> None:
+    assert to_run(store, changed(tiny, override)) == [stage, *downstream(stage)]
+
+
+@pytest.mark.parametrize("override", ["execution.workers=9", "execution.device=cpu"])
+def test_how_a_run_is_executed_changes_nothing(store: ArtifactStore, tiny: RunConfig, override: str) -> None:
+    assert to_run(store, changed(tiny, override)) == []
+
+
+def test_the_reason_names_the_setting_and_then_the_input(store: ArtifactStore, tiny: RunConfig) -> None:
+    plans = plan_stages(store, changed(tiny, "tokenization.length=3"))
+    assert plans["tokenization"].reason == "tokenization.length: None → 3"
+    assert plans["training"].reason == "input tokenization changed"
+    assert plans["separation"].reason == "stored already"
+
+
+def test_the_reason_names_a_setting_inside_a_list(store: ArtifactStore, tiny: RunConfig) -> None:
+    plans = plan_stages(store, changed(tiny, "ingestion.sources.0.identities=31"))
+    assert plans["ingestion"].reason == "ingestion.sources.0.identities: 30 → 31"
+
+
+def test_a_lost_artifact_is_run_again_and_the_reason_says_so(store: ArtifactStore, tiny: RunConfig) -> None:
+    store.remove(plan_stages(store, tiny)["tokenization"].ref)
+    assert to_run(store, tiny) == ["tokenization"]
+    assert "files of it are missing" in plan_stages(store, tiny)["tokenization"].reason
+
+
+def test_refresh_runs_a_stored_stage(store: ArtifactStore, tiny: RunConfig) -> None:
+    plans = plan_stages(store, tiny, ["tokenization"])
+    assert [stage for stage, plan in plans.items() if plan.action == "run"] == ["tokenization"]
+
+
+def test_a_new_version_of_a_stages_code_reruns_it(
+    store: ArtifactStore, tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from schemas.stages import VERSIONS
+
+    monkeypatch.setitem(VERSIONS, "evaluation", VERSIONS["evaluation"] + 1)
+    assert to_run(store, tiny) == ["evaluation", "reporting"]
+    assert "code is at version" in plan_stages(store, tiny)["evaluation"].reason
+
+
+def test_stages_are_selected_by_only_and_from() -> None:
+    assert select_stages(None, None) == STAGES
+    assert select_stages("tokenization", None) == ("tokenization",)
+    assert select_stages(None, "evaluation") == ("evaluation", "reporting")
+    with pytest.raises(ValueError, match="not both"):
+        select_stages("training", "evaluation")
