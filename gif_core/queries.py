@@ -8,6 +8,7 @@ import pyarrow.dataset as ds
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run
+from schemas.errors import GifError
 from schemas.stages import StageName
 
 Tables = dict[str, tuple[StageName, str]]
@@ -21,7 +22,7 @@ PARQUET_TABLES: Final[Tables] = {
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
 
-class QueryError(ValueError):
+class QueryError(GifError, ValueError):
     """What DuckDB says about a query."""
 
 
@@ -52,9 +53,12 @@ def query(connection: duckdb.DuckDBPyConnection, text: str) -> pa.Table:
         for statement in connection.extract_statements(text):
             if statement.type not in READING:
                 raise QueryError(f"gif sql only reads: {statement.type.name} is not allowed")
-        return connection.execute(text).to_arrow_table()
+        answer = connection.sql(text)
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
+    if answer is None:
+        raise QueryError("there is no statement in the query")
+    return answer.to_arrow_table()
 
 
 def run_artifacts(store: ArtifactStore, run: str | None = None) -> dict[StageName, Artifact]:

@@ -143,7 +143,7 @@ def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
 
 def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
     """The whole configuration, as a file that `gif run` takes."""
-    settings = config.model_dump(mode="json")
+    settings = config.model_dump(mode="json", exclude={"store", "execution"})
     return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
 
 
@@ -186,7 +186,7 @@ def _choose_people(faces: Faces) -> list[int]:
 def _show_strip(faces: Faces, person: int, label: str, count: int) -> Shown:
     """Some faces of a person as an inline image, and how much of a full row they take."""
     image = base64.b64encode(contact_sheet(faces, [person], FACES_SHOWN)).decode()
-    width = min(np.count_nonzero(faces.labels_N == person), FACES_SHOWN) / FACES_SHOWN
+    width = min(int(np.sum(faces.labels_N == person)), FACES_SHOWN) / FACES_SHOWN
     return {"label": label, "count": count, "image": f"data:image/jpeg;base64,{image}", "width": width}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from schemas.errors import GifError
 from schemas.ingestion import SOURCE_KINDS
 from schemas.presets import PRESETS, merge
 from schemas.run import RunConfig
@@ -14,7 +15,7 @@ from schemas.run import RunConfig
 ConfigSource = RunConfig | dict[str, Any] | str
 
 
-class ConfigError(ValueError):
+class ConfigError(GifError, ValueError):
     """The configuration is wrong; the message names the field, the value and what is allowed."""
 
 

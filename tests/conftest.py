@@ -1,4 +1,4 @@
-"""Real parts for the tests: an S3 server and a Prefect server, each started once, on loopback, when first asked for."""
+"""Real parts for the tests: an S3 server and a Prefect server, each started once, when first asked for."""
 
 import os
 import signal
@@ -150,7 +150,13 @@ def s3_url(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
     return f"s3://gif/{tmp_path.name}-{os.urandom(4).hex()}"
 
 
+@pytest.fixture(scope="session")
+def tiny_settings() -> dict[str, object]:
+    """Settings of a run of seconds: thirty people, a step or two of everything."""
+    return TINY
+
+
 @pytest.fixture
 def tiny(tmp_path: Path) -> RunConfig:
-    """A run of seconds: thirty people, a step or two of everything."""
+    """The same, with a store of its own."""
     return load_config({**TINY, "store": str(tmp_path / "store")})

@@ -1,14 +1,13 @@
 """`gif`: the commands, and errors that a person can read."""
 
+import os
 import sys
 
 import typer
 from rich.console import Console
 
 from flows.cli import artifacts, configuration, run, runs, sql
-from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError
-from gif_core.queries import QueryError
-from schemas.loading import ConfigError
+from schemas.errors import GifError
 
 app = typer.Typer(
     help="Train face recognition on identity codes: faces → vectors → code vectors → codes → model → scores.",
@@ -23,13 +22,18 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 
-EXPECTED = (ConfigError, ArtifactDamagedError, ArtifactMissingError, QueryError)
+EXPECTED = (GifError, ValueError, FileNotFoundError)
 
 
 def main() -> None:
-    """Run a command; a fault of the user's is told in a sentence and ends with 2."""
+    """Run a command; what a person can mend is told in a sentence, with exit code 2.
+
+    With `GIF_TRACEBACK` in the environment the whole traceback is shown as well.
+    """
     try:
         app()
     except EXPECTED as error:
+        if "GIF_TRACEBACK" in os.environ:
+            raise
         Console(stderr=True).print(f"[red bold]error:[/] {error}", highlight=False, soft_wrap=True)
         sys.exit(2)

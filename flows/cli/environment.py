@@ -13,6 +13,6 @@ DEFAULTS = {
 
 def prepare(*, verbose: bool = False) -> None:
     """Call before Prefect is imported: quiet, offline, and patient with the server it starts for itself."""
-    level = "INFO" if verbose else "ERROR"
+    level = "INFO" if verbose else "CRITICAL"
     for name, value in (DEFAULTS | {"PREFECT_LOGGING_LEVEL": level}).items():
         os.environ.setdefault(name, value)

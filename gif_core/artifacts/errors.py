@@ -1,9 +1,11 @@
 """What can be wrong with an artifact, said so that a person knows what to do."""
 
+from schemas.errors import GifError
 
-class ArtifactMissingError(LookupError):
+
+class ArtifactMissingError(GifError, LookupError):
     """There is no such artifact in the store."""
 
 
-class ArtifactDamagedError(RuntimeError):
+class ArtifactDamagedError(GifError, RuntimeError):
     """A stored file is missing or is not what its manifest says."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gif_core.encoders.torchvision_operators import declare_missing_operators
 from schemas.embedding import EmbeddingConfig
+from schemas.errors import GifError
 
 declare_missing_operators()
 import open_clip  # noqa: E402
@@ -20,7 +21,7 @@ import open_clip  # noqa: E402
 RANDOM = "random"
 
 
-class WeightsUnavailableError(RuntimeError):
+class WeightsUnavailableError(GifError, RuntimeError):
     """The pretrained weights cannot be had; the message says which and what to do."""
 
 

@@ -39,12 +39,13 @@ def reused(state: State) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def finished(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def finished(
+    prefect_api: str, tiny_settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> RunConfig:
     """A small run that has gone through all stages."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
-    from tests.conftest import TINY
 
-    config = load_config({**TINY, "store": str(tmp_path_factory.mktemp("store"))})
+    config = load_config({**tiny_settings, "store": str(tmp_path_factory.mktemp("store"))})
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         assert computed(gif(config, return_state=True)) == set(STAGES)
     return config

@@ -105,7 +105,7 @@ def test_a_sources_description_changes_when_it_grows_and_not_when_it_moves(tmp_p
 
 
 def test_a_folder_that_is_missing_or_holds_no_images_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
         describe_sources([FolderSource(path=str(tmp_path / "nowhere"))])
     (tmp_path / "empty" / "person").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"has no sub-folder with images \(\.jpg"):

@@ -1,6 +1,6 @@
+import contextlib
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,9 @@ OTHER_KEY = artifact_key("tokenization", {"length": 5}, {"separation": "0" * 64}
 
 
 @pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArtifactStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     """Every claim here holds on a local disk and on a real S3 server alike."""
-    yield ArtifactStore(
+    return ArtifactStore(
         str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url")
     )
 
@@ -58,9 +58,9 @@ def test_a_folder_without_a_manifest_does_not_exist(store: ArtifactStore) -> Non
 
 
 def test_a_failed_draft_leaves_nothing_behind(store: ArtifactStore) -> None:
-    with pytest.raises(RuntimeError, match="broken"), store.draft("tokenization", KEY) as draft:
+    with contextlib.suppress(KeyboardInterrupt), store.draft("tokenization", KEY) as draft:
         (draft.folder / "codes.txt").write_text("half")
-        raise RuntimeError("broken")
+        raise KeyboardInterrupt
     assert not draft.folder.exists()
     assert list(store.storage.find("tokenization")) == []
 
