@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -148,6 +148,18 @@ def s3_url(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
     """An empty place on the S3 server, with a read cache of its own."""
     monkeypatch.setenv("GIF_CACHE", str(tmp_path / "cache"))
     return f"s3://gif/{tmp_path.name}-{os.urandom(4).hex()}"
+
+
+@pytest.fixture(scope="session")
+def running_process() -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
+    """Start a server of a test's own; it is always stopped."""
+    return running
+
+
+@pytest.fixture(scope="session")
+def wait() -> Callable[..., None]:
+    """Wait for something to become true, or fail with the end of a log."""
+    return wait_until
 
 
 @pytest.fixture(scope="session")
