@@ -1,5 +1,6 @@
 """SQL over the artifacts of a run: read-only, on the files themselves."""
 
+import json
 from typing import Final
 
 import duckdb
@@ -87,7 +88,7 @@ def _artifact_table(store: ArtifactStore) -> pa.Table:
             "seconds": manifest.seconds,
             "bytes": manifest.size,
             "code_version": manifest.code_version,
-            "settings": str(manifest.settings),
+            "settings": json.dumps(manifest.settings),
         }
         for manifest in store.manifests()
     ]

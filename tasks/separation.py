@@ -28,6 +28,7 @@ def separation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     save_file({"code_vectors": step.vectors_ND.cpu().contiguous()}, draft.folder / "code_vectors.safetensors")
     pq.write_table(pa.Table.from_pylist(curve), draft.folder / "curve.parquet")
     before, after = separation_scores(vectors), separation_scores(step.vectors_ND)
-    draft.metrics |= {f"{name}_distance_before": getattr(before, name) for name in ("min", "mean", "max")}
-    draft.metrics |= {f"{name}_distance": getattr(after, name) for name in ("min", "mean", "max")}
-    draft.metrics |= {"gap": step.gap, "epochs": step.epoch, "neighbours_kept": step.neighbours_kept or 0.0}
+    draft.metrics |= {"epochs": step.epoch, "gap": step.gap, "neighbours_kept": step.neighbours_kept or 0.0}
+    for name in ("min", "mean", "max"):
+        draft.metrics[f"{name}_distance"] = getattr(after, name)
+        draft.metrics[f"{name}_distance_before"] = getattr(before, name)

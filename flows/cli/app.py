@@ -6,7 +6,7 @@ import sys
 import typer
 from rich.console import Console
 
-from flows.cli import artifacts, configuration, run, runs, sql
+from flows.cli import artifacts, configuration, faces, run, runs, sql
 from schemas.errors import GifError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("sql")(sql.sql)
 app.add_typer(configuration.app, name="config")
+app.add_typer(faces.app, name="faces")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 

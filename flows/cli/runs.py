@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 import yaml
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from flows.cli.options import Store
 from flows.cli.tables import format_age, show_run
@@ -18,7 +18,7 @@ app = typer.Typer(help="List and show runs of the pipeline.", no_args_is_help=Tr
 @app.command("ls")
 def ls(store: Store) -> None:
     """List all runs, the newest first."""
-    table = Table("run", "state", "preset", "started", "computed", "reused")
+    table = Table(Column("run", no_wrap=True), "state", "preset", "started", "computed", "reused")
     for record in list_runs(ArtifactStore(store)):
         actions = [done.action for done in record.stages.values()]
         where = f" in {record.current}" if record.current else ""

@@ -10,6 +10,7 @@ from gif_core.artifacts import ArtifactStore
 from schemas.artifacts import RunRecord, StageRecord
 from schemas.stages import STAGES, StageName
 
+HEADLINE_FIGURES = 4
 SUBJECTS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "GIF model"}
 
 
@@ -32,9 +33,8 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
     style = "dim" if done.action == "reused" else ""
-    figures = "  ".join(
-        f"{name} {format_figure(value)}" for name, value in _metrics(store, stage, done).items()
-    )
+    headline = list(_metrics(store, stage, done).items())[:HEADLINE_FIGURES]
+    figures = "  ".join(f"{name} {format_figure(value)}" for name, value in headline)
     table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", figures, style=style)
 
 

@@ -91,6 +91,13 @@ def test_a_wrong_query_shows_duckdbs_message(after_a_run) -> None:
     assert 'Referenced column "c9" not found' in after_a_run("sql", "SELECT c9 FROM codes", code=2)
 
 
+def test_faces_are_shown_on_a_sheet(after_a_run, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.jpg"
+    assert "2 of" in after_a_run("faces", "show", "--identities", "0,3", "--out", str(sheet))
+    assert sheet.read_bytes().startswith(b"\xff\xd8")
+    assert "identity 99 has no faces" in after_a_run("faces", "show", "--identities", "99", code=2)
+
+
 def test_artifacts_are_listed_shown_verified_and_cleaned_up(after_a_run) -> None:
     assert "tokenization/" in after_a_run("artifacts", "ls")
     assert "codes.duckdb" in after_a_run("artifacts", "show", "tokenization@latest")

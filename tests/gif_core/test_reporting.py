@@ -20,7 +20,7 @@ from gif_core.metrics import metric_rows, write_metrics
 from gif_core.reporting import SECTIONS, figure_json, write_report
 from gif_core.tokenization import code_shape
 from schemas.run import RunConfig
-from schemas.stages import StageName
+from schemas.stages import STAGES, StageName
 
 HOSTILE = "<script>alert(1)</script>"
 LOADING = {"src", "href", "data", "action", "poster", "srcset"}
