@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import Store
+from flows.cli.options import Run, Store
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.contact_sheet import contact_sheet
 from gif_core.faces import Faces
@@ -28,9 +28,7 @@ def show(
     ] = None,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each person, at the most.")] = 12,
     held_out: Annotated[bool, typer.Option("--held-out", help="People kept aside instead.")] = False,
-    run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="A run's id; the newest if not given.")
-    ] = None,
+    run: Run = None,
 ) -> None:
     """Write a contact sheet: one row for each person.
 

@@ -15,3 +15,7 @@ Store = Annotated[
         default_factory=default_store,
     ),
 ]
+
+Run = Annotated[
+    str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")
+]

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows.cli.options import Store
+from flows.cli.options import Run, Store
 from gif_core.artifacts import ArtifactStore
 from gif_core.queries import open_database, query
 
@@ -37,9 +37,7 @@ def sql(
         str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
-    run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")
-    ] = None,
+    run: Run = None,
 ) -> None:
     """Ask SQL questions of a run; nothing can be changed.
 
