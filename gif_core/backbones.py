@@ -93,7 +93,7 @@ def _stage(inputs: int, outputs: int, blocks: int) -> nn.Sequential:
 
 
 def iresnet_tiny(embedding_dim: int = 128) -> IResNet:
-    """For CPUs: quarter width, a stem that halves the image, one or two blocks a stage."""
+    """For CPUs: a quarter of the width, one block a stage, and a stem that halves the image."""
     return IResNet((1, 1, 1, 1), embedding_dim, widths=(16, 32, 64, 128), stem_stride=2)
 
 
