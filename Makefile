@@ -7,36 +7,40 @@
 PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
-READY := .venv/ready-$(FAISS)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: setup demo test test-slow format check clean
+.PHONY: demo test test-slow check format clean
 
-setup: $(READY)
-
-$(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "GIF needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(FAISS),dev]'
-	@touch $@
-
-demo: setup
+demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
 
 test: check
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered
 
-test-slow: setup
+test-slow: .venv/ready-$(FAISS)-dev
 	$(BIN)/python -m pytest -m slow
 
-check: setup
+check: .venv/ready-$(FAISS)-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup
+format: .venv/ready-$(FAISS)-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage build *.egg-info
+
+.venv/ready-$(FAISS): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "GIF needs Python 3.11 or newer, for instance: make PYTHON=python3.11"; exit 1; }
+	@echo "Setting up .venv: this takes a few minutes, once."
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable '.[$(FAISS)]'
+	@touch $@
+
+.venv/ready-$(FAISS)-dev: .venv/ready-$(FAISS)
+	$(PIP) --quiet --editable '.[$(FAISS),dev]'
+	@touch $@

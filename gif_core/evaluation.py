@@ -82,11 +82,9 @@ def embed_images(
         model.train(was_training)
 
 
-def raw_pixels(faces: Faces, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The baseline without a network: an image's pixels as one vector of unit length."""
-    pixels_ND = faces.load(indices).reshape(len(indices), -1).astype(np.float32)
-    pixels_ND /= np.maximum(np.linalg.norm(pixels_ND, axis=1, keepdims=True), 1.0)
-    return pixels_ND
+def raw_pixels(faces: Faces, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The baseline without a network: an image's pixels as one vector, whose direction is compared."""
+    return faces.load(indices).reshape(len(indices), -1)
 
 
 def _draw_same(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
+Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
+"""Rows whose direction is compared; bytes are raw pixels."""
 THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
 FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3)
 _CHUNK_NUMBERS: Final = 2**22
@@ -76,7 +78,7 @@ def verify_distances(
 
 
 def pair_distances(
-    features_ND: NDArray[np.floating[Any]], left_P: NDArray[np.int64], right_P: NDArray[np.int64]
+    features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Squared distance between the normalised features of each pair of rows, in chunks of little memory."""
     return _distances(features_ND, left_P, features_ND, right_P)
@@ -88,9 +90,9 @@ def tar_at_far(roc: Roc, far: float) -> float:
 
 
 def _distances(
-    left_ND: NDArray[np.floating[Any]],
+    left_ND: Features,
     left_P: NDArray[np.int64],
-    right_ND: NDArray[np.floating[Any]],
+    right_ND: Features,
     right_P: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     distance_P = np.empty(len(left_P))
@@ -102,11 +104,11 @@ def _distances(
     return distance_P
 
 
-def _normalize(rows_PD: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def _normalize(rows_PD: Features) -> NDArray[np.float64]:
     """Unit length in float64; a row of zeros stays as it is."""
-    rows_PD = rows_PD.astype(np.float64)
-    length_P = np.linalg.norm(rows_PD, axis=1, keepdims=True)
-    return rows_PD / np.where(length_P == 0, 1.0, length_P)
+    numbers_PD = rows_PD.astype(np.float64)
+    length_P = np.linalg.norm(numbers_PD, axis=1, keepdims=True)
+    return numbers_PD / np.where(length_P == 0, 1.0, length_P)
 
 
 def _check_pairs(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> None:

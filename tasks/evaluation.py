@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ from gif_core.evaluation import draw_pairs, embed_images, raw_pixels
 from gif_core.faces import Faces
 from gif_core.metrics import metric_rows, write_metrics
 from gif_core.models import load_backbone
-from gif_core.verification import Verification, pair_distances, verify_distances
+from gif_core.verification import Features, Verification, pair_distances, verify_distances
 from schemas.run import RunConfig
 from tasks.inputs import open_faces
 from tasks.progress import last, track
@@ -50,7 +49,7 @@ def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
 
 def _features(
     config: RunConfig, inputs: Inputs, faces: Faces, rows: NDArray[np.int64]
-) -> Iterator[tuple[str, NDArray[np.floating[Any]]]]:
+) -> Iterator[tuple[str, Features]]:
     """The features of the held-out faces, one method after another."""
     device = pick_device(config.execution.device)
     yield "raw_pixels", raw_pixels(faces, rows)

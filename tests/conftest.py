@@ -32,7 +32,7 @@ TINY = {
         "held_out": 0.3,
     },
     "separation": {"epochs": 5},
-    "training": {"epochs": 1, "batch_size": 16},
+    "training": {"epochs": 1, "batch_size": 16, "warmup_steps": 0},
     "evaluation": {"pairs": 40},
 }
 

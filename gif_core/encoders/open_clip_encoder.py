@@ -2,7 +2,10 @@
 
 # Shapes: B images in a batch, D dimensions.
 
+import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +36,7 @@ class OpenClipEncoder:
         open_clip.add_model_config(Path(__file__).with_name("tiny-clip.json"))
         check_weights(config)
         pretrained = None if config.pretrained == RANDOM else config.pretrained
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), _no_warning_of(config):
             torch.default_generator.manual_seed(0)
             try:
                 model, _, self.transform = open_clip.create_model_and_transforms(
@@ -66,6 +69,17 @@ def check_weights(config: EmbeddingConfig) -> None:
             f"embedding.pretrained = {config.pretrained!r} is neither a file nor a tag of {config.model}; "
             f"tags are: {allowed}"
         )
+
+
+@contextmanager
+def _no_warning_of(config: EmbeddingConfig) -> Iterator[None]:
+    """open_clip warns of untrained weights; whoever asked for them by name knows."""
+    root, level = logging.getLogger(), logging.getLogger().level
+    root.setLevel(logging.ERROR if config.pretrained == RANDOM else level)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 def _advice(config: EmbeddingConfig, error: Exception) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gif_core.evaluation import Pairs, draw_pairs, embed_images, raw_pixels
+from gif_core.verification import pair_distances
 
 CPU = torch.device("cpu")
 
@@ -141,13 +142,15 @@ def test_embedding_gives_the_model_back_in_its_mode() -> None:
         assert model.training is training
 
 
-def test_raw_pixels_are_the_pixels_at_unit_length() -> None:
+def test_raw_pixels_are_compared_by_their_cosine() -> None:
     faces, indices = make_faces(), np.array([3, 1])
-    flat = faces.images[indices].reshape(2, -1).astype(np.float64)
-    expected = flat / np.linalg.norm(flat, axis=1, keepdims=True)
-    np.testing.assert_allclose(raw_pixels(faces, indices), expected, atol=1e-7)
+    left, right = faces.load(indices).reshape(2, -1).astype(float)
+    cosine = left @ right / np.linalg.norm(left) / np.linalg.norm(right)
+    distance = pair_distances(raw_pixels(faces, indices), np.array([0]), np.array([1]))
+    assert distance[0] == pytest.approx(2 - 2 * cosine)
 
 
-def test_a_black_image_has_finite_raw_pixels() -> None:
+def test_black_images_have_a_finite_distance() -> None:
     faces = StoredFaces(np.zeros((1, 112, 112, 3), dtype=np.uint8), np.zeros(1, dtype=np.int64))
-    assert not raw_pixels(faces, np.array([0])).any()
+    same = np.array([0])
+    assert pair_distances(raw_pixels(faces, same), same, same) == [0]
