@@ -1,0 +1,24 @@
+"""The embedded dataset is a real problem: pixels do not solve it, a small network trained on codes does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.pipeline import gif
+from gif_core.artifacts import ArtifactStore
+from schemas.loading import load_config
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
+def test_on_unseen_people_raw_pixels_stay_below_75_percent_and_the_demos_network_is_above_90(
+    tmp_path,
+) -> None:
+    record = gif(load_config("demo", [f"store={tmp_path}"]))
+    store = ArtifactStore(str(tmp_path))
+    scores = store.open(store.ref("evaluation", record.stages["evaluation"].key)).path("scores.json")
+    accuracy = {subject: figures["accuracy"] for subject, figures in json.loads(scores.read_text()).items()}
+    assert accuracy["raw_pixels"] < 0.75
+    assert accuracy["model"] > 0.90
+    assert accuracy["model"] > accuracy["encoder"] + 0.2
