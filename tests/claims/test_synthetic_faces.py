@@ -13,7 +13,7 @@ from schemas.loading import load_config
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_on_unseen_people_raw_pixels_stay_below_75_percent_and_the_demos_network_is_above_90(
-    tmp_path,
+    tmp_path: Path,
 ) -> None:
     record = gif(load_config("demo", [f"store={tmp_path}"]))
     store = ArtifactStore(str(tmp_path))
