@@ -25,4 +25,5 @@ def gif(
         from_stage: Begin at this stage, on what the store holds.
         refresh: Make these stages again although they are stored.
     """
-    return run_stages(load_config(config), select_stages(only, from_stage), refresh or ())
+    again = refresh or []
+    return run_stages(load_config(config), select_stages(only, from_stage, again), again)

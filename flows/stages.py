@@ -1,11 +1,14 @@
 """Running stages in order and keeping the run's record."""
 
+import logging
 import time
 from collections.abc import Collection
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from prefect.logging.handlers import APILogHandler
+
+from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.planning import StagePlan, plan_stages
+from gif_core.planning import find_inputs, plan_stages
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
@@ -29,12 +32,11 @@ TASKS: dict[StageName, StageTask] = {
 }
 
 
-def run_stages(
-    config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()
-) -> RunRecord:
+def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
     """Run the selected stages on what the store holds, and write down after each what came of it."""
+    _forward_logs()
     store = ArtifactStore(config.store)
-    refs = _find_inputs(plan_stages(store, config), selected)
+    refs = find_inputs(plan_stages(store, config, selected), selected)
     record = begin_run(store, config)
     try:
         for stage in selected:
@@ -42,23 +44,19 @@ def run_stages(
             refs[stage], done = _run_stage(stage, config, refs, refresh=stage in refresh)
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
-        save_run(store, record, state="failed", error=f"{type(error).__name__}: {error}")
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        save_run(store, record, state=state, error=f"{type(error).__name__}: {error}")
         raise
     return save_run(store, record, state="completed", current=None)
 
 
-def _find_inputs(
-    plans: dict[StageName, StagePlan], selected: Collection[StageName]
-) -> dict[StageName, ArtifactRef]:
-    """What the selected stages read from stages that are not selected: it must be in the store."""
-    needed = {name for stage in selected for name in INPUTS[stage]} - set(selected)
-    missing = [name for name in plans if name in needed and plans[name].action == "run"]
-    if missing:
-        raise ArtifactMissingError(
-            f"{', '.join(selected)} needs {', '.join(missing)}, which this configuration has not made yet: "
-            f"run from there with --from {missing[0]}"
-        )
-    return {name: plan.ref for name, plan in plans.items() if name in needed}
+def _forward_logs() -> None:
+    """Lines of every layer go to Prefect's server, where the run's page shows them."""
+    for layer in ("flows", "tasks", "gif_core"):
+        logger = logging.getLogger(layer)
+        logger.setLevel(logging.INFO)
+        if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
+            logger.addHandler(APILogHandler())
 
 
 def _run_stage(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.images import Faces, prefetch
+from gif_core.images import FaceImages, prefetch
 
 
 class Encoder(Protocol):
@@ -32,7 +32,7 @@ class EmbeddingStep:
     counts_N: NDArray[np.int64]
 
 
-def embed_identities(encoder: Encoder, faces: Faces, *, batch_size: int) -> Iterator[EmbeddingStep]:
+def embed_identities(encoder: Encoder, faces: FaceImages, *, batch_size: int) -> Iterator[EmbeddingStep]:
     """Add up the unit features of every identity in float64, batch by batch."""
     total = len(faces.labels_N)
     num_identities = int(faces.labels_N.max()) + 1

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from gif_core.images import Faces, normalize_pixels, prefetch
+from gif_core.images import FaceImages, normalize_pixels, prefetch
 
 SAME: Final = 601
 DIFFERENT: Final = 602
@@ -45,23 +45,19 @@ def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int
     if len(starts) < 2:
         raise ValueError(f"pairs of different people need two identities, not {len(starts)}")
     if np.diff(bounds).max() < 2:
-        raise ValueError(
-            "pairs of the same person need an identity with two images, and every one has a single image"
-        )
+        raise ValueError("pairs of the same person need an identity with two images, and every one has a single image")
     same_P2 = _draw_same(bounds, pairs, seed)
     different_P2 = _draw_different(bounds, pairs, seed)
     count = min(len(same_P2), len(different_P2)) // folds * folds
     if count == 0:
-        raise ValueError(
-            f"{len(same_P2)} same and {len(different_P2)} different pairs are too few for {folds} folds"
-        )
+        raise ValueError(f"{len(same_P2)} same and {len(different_P2)} different pairs are too few for {folds} folds")
     both_P2 = order_N[np.stack([same_P2[:count], different_P2[:count]], axis=1).reshape(-1, 2)]
     return Pairs(both_P2[:, 0], both_P2[:, 1], np.tile([True, False], count))
 
 
 def embed_images(
     model: nn.Module,
-    faces: Faces,
+    faces: FaceImages,
     indices: NDArray[np.int64],
     *,
     flip: bool,
@@ -73,16 +69,14 @@ def embed_images(
     was_training = model.training
     model.eval()
     try:
-        with closing(
-            prefetch(lambda start: faces.load(indices[start : start + batch_size]), starts)
-        ) as batches:
+        with closing(prefetch(lambda start: faces.load(indices[start : start + batch_size]), starts)) as batches:
             for images_BHWC in batches:
                 yield _embed_batch(model, images_BHWC, flip, device)
     finally:
         model.train(was_training)
 
 
-def raw_pixels(faces: Faces, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+def raw_pixels(faces: FaceImages, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
     """The baseline without a network: an image's pixels as one vector, whose direction is compared."""
     return faces.load(indices).reshape(len(indices), -1)
 

@@ -24,7 +24,10 @@ SCHEMA = pa.schema(
 def decode(content: bytes | memoryview, size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
     """An encoded image as RGB, `size` × `size`; ValueError when it cannot be decoded."""
     pixels = np.frombuffer(content, np.uint8)
-    image = cv2.imdecode(pixels, cv2.IMREAD_COLOR) if pixels.size else None
+    try:
+        image = cv2.imdecode(pixels, cv2.IMREAD_COLOR) if pixels.size else None
+    except cv2.error as error:
+        raise ValueError(f"OpenCV refuses it: {error.err or error}") from None
     if image is None:
         raise ValueError("not an image that can be decoded")
     if image.shape[:2] != (size, size):

@@ -59,9 +59,7 @@ class GifHead(nn.Module):
         self.register_buffer("codes_NL", torch.from_numpy(codes_NL.astype(np.int32)), persistent=False)
         self.hidden1_LDD, self.bias1_LD = _stacked_linear(length, dim)
         self.hidden2_LDD, self.bias2_LD = _stacked_linear(length, dim)
-        self.classifiers_LVD = nn.Parameter(
-            torch.randn(length, int(codes_NL.max()) + 1, dim) / math.sqrt(dim)
-        )
+        self.classifiers_LVD = nn.Parameter(torch.randn(length, int(codes_NL.max()) + 1, dim) / math.sqrt(dim))
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss and its parts, in fp32 also under autocast."""

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 
 
-class Faces(Protocol):
+class FaceImages(Protocol):
     """Labelled, aligned face images that can be read in any order."""
 
     @property

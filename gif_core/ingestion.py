@@ -12,12 +12,17 @@ import pyarrow.parquet as pq
 
 from gif_core.faces import ShardWriter, decode
 from gif_core.readers import Reader, open_reader
+from schemas.errors import GifError
 from schemas.ingestion import IngestionConfig, Source
 
 IDENTITIES = pa.schema(
     [("identity_id", pa.int64()), ("label", pa.string()), ("source", pa.int32()), ("num_samples", pa.int64())]
 )
 QUARANTINE = pa.schema([("source", pa.int32()), ("record", pa.string()), ("reason", pa.string())])
+
+
+class SourceChangedError(GifError, RuntimeError):
+    """A source is not what it was when its key was worked out."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,12 @@ class Split:
 
 def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """What the sources hold: it changes when a source has grown, not when it has moved."""
-    return [open_reader(source).describe() for source in sources]
+    return describe_readers([open_reader(source) for source in sources])
+
+
+def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
+    """What the readers found in their sources when they were opened."""
+    return [reader.describe() for reader in readers]
 
 
 def is_held_out(source: int, label: str, share: float) -> bool:
@@ -64,22 +74,19 @@ def is_held_out(source: int, label: str, share: float) -> bool:
     return int.from_bytes(digest[:8], "big") / 2**64 < share
 
 
-def ingest(config: IngestionConfig, folder: Path, *, workers: int = 1) -> Iterator[IngestionStep]:
+def ingest(
+    config: IngestionConfig, readers: Sequence[Reader], folder: Path, *, workers: int = 1
+) -> Iterator[IngestionStep]:
     """Write the shards and tables of a faces artifact; the bytes do not depend on the number of workers."""
-    readers = [open_reader(source) for source in config.sources]
     total = sum(identity.num_samples for reader in readers for identity in reader.identities)
-    splits = {
-        name: Split(ShardWriter(folder, name, config.shard_bytes)) for name in ("identities", "held_out")
-    }
+    splits = {name: Split(ShardWriter(folder, name, config.shard_bytes)) for name in ("identities", "held_out")}
     quarantine: list[dict[str, Any]] = []
     images = 0
     for source, label, samples in _read_people(readers, workers):
         images += len(samples)
         good = [sample for sample in samples if sample.fault is None]
         quarantine += [
-            {"source": source, "record": sample.name, "reason": sample.fault}
-            for sample in samples
-            if sample.fault
+            {"source": source, "record": sample.name, "reason": sample.fault} for sample in samples if sample.fault
         ]
         if len(good) >= config.min_samples:
             split = "held_out" if is_held_out(source, label, config.held_out) else "identities"
@@ -88,7 +95,7 @@ def ingest(config: IngestionConfig, folder: Path, *, workers: int = 1) -> Iterat
     _write_tables(folder, splits, quarantine)
 
 
-def _read_people(readers: list[Reader], workers: int) -> Iterator[tuple[int, str, list[Sample]]]:
+def _read_people(readers: Sequence[Reader], workers: int) -> Iterator[tuple[int, str, list[Sample]]]:
     """Every person with all samples, in order, read ahead by a pool of threads."""
     with ThreadPoolExecutor(workers) as pool:
         for source, reader in enumerate(readers):
@@ -104,17 +111,24 @@ def _read_person(reader: Reader, identity: int) -> list[Sample]:
 
 
 def _read_sample(reader: Reader, identity: int, sample: int) -> Sample:
-    content, fault = reader.read(identity, sample), None
+    name = reader.name(identity, sample)
     try:
+        content = reader.read(identity, sample)
         decode(content)
-    except ValueError as error:
-        fault = str(error)
-    return Sample(reader.name(identity, sample), content, fault)
+    except (ValueError, OSError) as error:
+        return Sample(name, b"", str(error))
+    return Sample(name, content, None)
 
 
 def _write_tables(folder: Path, splits: dict[str, Split], quarantine: list[dict[str, Any]]) -> None:
     if not splits["identities"].rows:
         raise ValueError(f"no identity is left to train on; {len(quarantine)} images could not be used")
+    counts = [row["num_samples"] for row in splits["held_out"].rows]
+    if counts and (len(counts) < 2 or max(counts) < 2):
+        raise ValueError(
+            f"ingestion.held_out keeps {len(counts)} people aside, with at most {max(counts)} images each: nothing "
+            "to verify, which takes two people, one of them with two images. Raise it, or set it to 0"
+        )
     for name, split in splits.items():
         split.writer.flush()
         pq.write_table(pa.Table.from_pylist(split.rows, IDENTITIES), folder / f"{name}.parquet")

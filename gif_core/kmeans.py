@@ -21,9 +21,7 @@ _FEW_ROWS, _STRIDE = 4096, 7
 _ROUNDING = 1e-12
 
 
-def spherical_kmeans(
-    vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int
-) -> npt.NDArray[np.float32]:
+def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int) -> npt.NDArray[np.float32]:
     """Unit centroids of cosine k-means over all unit rows, no subsample: one split of Algorithm 1."""
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     num_rows, dimension = vectors_ND.shape
@@ -61,9 +59,7 @@ def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
         return np.zeros(0, dtype=np.int64)
     # Equal rows would all follow the same price: a fixed hair of difference lets prices part them.
     hair_KN = np.random.default_rng(0).random((num_clusters, num_rows))
-    similarity_KN = np.asarray(similarity_NK, dtype=np.float64).T / max(
-        float(np.abs(similarity_NK).max()), 1e-300
-    )
+    similarity_KN = np.asarray(similarity_NK, dtype=np.float64).T / max(float(np.abs(similarity_NK).max()), 1e-300)
     similarity_KN = similarity_KN + _TIE_BREAK * hair_KN
     price_K = _settle_prices(similarity_KN, capacity)
     # Whatever the prices, these labels are optimal for the cluster sizes they give: what the repair needs.

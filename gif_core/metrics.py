@@ -1,24 +1,49 @@
 """Metrics of training and evaluation as one long table: stage, step, name, value."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.stages import StageName
 
-METRICS = pa.schema(
-    [("stage", pa.string()), ("step", pa.int64()), ("name", pa.string()), ("value", pa.float64())]
-)
+METRICS = pa.schema([("stage", pa.string()), ("step", pa.int64()), ("name", pa.string()), ("value", pa.float64())])
+ROWS_IN_MEMORY = 100_000
 
 
-def metric_rows(stage: StageName, step: int | None, values: Mapping[str, float]) -> list[dict[str, Any]]:
-    """One row per figure; figures of no particular step have none."""
-    return [{"stage": stage, "step": step, "name": name, "value": value} for name, value in values.items()]
+class MetricsWriter:
+    """Writes a Parquet table of figures as they come; only the newest rows are held in memory."""
 
+    def __init__(self, path: Path, stage: StageName) -> None:
+        """Open the file."""
+        self.writer, self.stage = pq.ParquetWriter(path, METRICS), stage
+        self.steps: list[int | None] = []
+        self.names: list[str] = []
+        self.values: list[float] = []
 
-def write_metrics(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write the rows as Parquet."""
-    pq.write_table(pa.Table.from_pylist(list(rows), METRICS), path)
+    def add(self, step: int | None, figures: Mapping[str, float]) -> None:
+        """One row per figure; figures of no particular step have none."""
+        self.steps += [step] * len(figures)
+        self.names += figures.keys()
+        self.values += figures.values()
+        if len(self.values) >= ROWS_IN_MEMORY:
+            self._flush()
+
+    def _flush(self) -> None:
+        columns = [[self.stage] * len(self.steps), self.steps, self.names, self.values]
+        self.writer.write_table(pa.table(columns, schema=METRICS))
+        self.steps, self.names, self.values = [], [], []
+
+    def __enter__(self) -> Self:
+        """Use as a context: the file is whole when it ends."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is left and close."""
+        self._flush()
+        self.writer.close()

@@ -1,16 +1,21 @@
 """What a run would do: the key of every stage, whether it is stored already, and what made the difference."""
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.keys import artifact_key
-from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import read_tag
+from gif_core.artifacts.verification import sha256_of
 from gif_core.ingestion import describe_sources
-from schemas.artifacts import ArtifactRef
+from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -23,39 +28,82 @@ class StagePlan:
 
 
 def stage_settings(config: RunConfig, stage: StageName) -> dict[str, Any]:
-    """The configured part of a stage's key. Sources are known by what they hold, not by where they lie."""
+    """The configured part of a stage's key. Sources and weights are known by what they hold, not by their place."""
     settings = config.settings(stage)
     if stage == "ingestion":
         settings["sources"] = describe_sources(config.ingestion.sources)
+    if stage == "embedding" and Path(config.embedding.pretrained).is_file():
+        settings["pretrained"] = f"sha256:{sha256_of(Path(config.embedding.pretrained))}"
     return settings
 
 
 def plan_stages(
-    store: ArtifactStore, config: RunConfig, refresh: Collection[StageName] = ()
+    store: ArtifactStore,
+    config: RunConfig,
+    selected: Collection[StageName] = STAGES,
+    refresh: Collection[StageName] = (),
 ) -> dict[StageName, StagePlan]:
     """Work out all keys from the configuration alone and look each one up in the store."""
     plans: dict[StageName, StagePlan] = {}
+    made: dict[StageName, MadeFrom] = {}
     for stage in STAGES:
-        settings = stage_settings(config, stage)
-        inputs = {name: plans[name].ref.key for name in INPUTS[stage]}
-        key = artifact_key(stage, settings, inputs)
-        if store.find(stage, key) is None:
-            reason = "; ".join(_differences(store, stage, settings, inputs))
-            plans[stage] = StagePlan(store.ref(stage, key), "run", reason)
+        settings = _planned_settings(store, config, stage, selected)
+        keys = {name: plans[name].ref.key for name in INPUTS[stage]}
+        ref = store.ref(stage, artifact_key(stage, settings, keys))
+        known = {name: made[name] for name in INPUTS[stage] if name in made}
+        if store.find(stage, ref.key) is None:
+            plans[stage] = StagePlan(ref, "run", "; ".join(_differences(store, stage, settings, keys)))
+        elif store.find(stage, ref.key, known) is None:
+            plans[stage] = StagePlan(ref, "run", "an input was made again and came out different")
         elif stage in refresh:
-            plans[stage] = StagePlan(store.ref(stage, key), "run", "refresh was asked for")
+            plans[stage] = StagePlan(ref, "run", "refresh was asked for")
         else:
-            plans[stage] = StagePlan(store.ref(stage, key), "reuse", "stored already")
+            plans[stage] = StagePlan(ref, "reuse", "stored already")
+            made[stage] = store.open(ref).made_from
     return plans
 
 
-def select_stages(only: StageName | None, from_stage: StageName | None) -> tuple[StageName, ...]:
+def _planned_settings(
+    store: ArtifactStore, config: RunConfig, stage: StageName, selected: Collection[StageName]
+) -> dict[str, Any]:
+    """The settings of a stage.
+
+    Where nothing is to be ingested the sources need not be there: the faces that were ingested last stand for them.
+    """
+    try:
+        return stage_settings(config, stage)
+    except OSError:
+        tag = read_tag(store, "ingestion", "latest")
+        if stage != "ingestion" or stage in selected or tag is None or not store.find(stage, tag.ref.key):
+            raise
+        logger.warning("the sources cannot be reached: using the faces that were ingested last, %s", tag.ref)
+        return store.open(store.ref(stage, tag.ref.key)).manifest.settings
+
+
+def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[StageName]) -> dict[StageName, ArtifactRef]:
+    """What the selected stages read from stages that are not selected: it must be in the store."""
+    needed = {name for stage in selected for name in INPUTS[stage]} - set(selected)
+    missing = [name for name in plans if name in needed and plans[name].action == "run"]
+    if missing:
+        raise ArtifactMissingError(
+            f"{', '.join(selected)} needs {', '.join(missing)}, which this configuration has not made yet: "
+            f"run from there with --from {missing[0]}"
+        )
+    return {name: plan.ref for name, plan in plans.items() if name in needed}
+
+
+def select_stages(
+    only: StageName | None, from_stage: StageName | None, refresh: Collection[StageName] = ()
+) -> tuple[StageName, ...]:
     """The stages a run is to go through: one, those from one on, or all."""
     if only and from_stage:
         raise ValueError(f"give either only ({only}) or from ({from_stage}), not both")
-    if only:
-        return (only,)
-    return STAGES[STAGES.index(from_stage) :] if from_stage else STAGES
+    selected: tuple[StageName, ...] = STAGES[STAGES.index(from_stage) :] if from_stage else STAGES
+    selected = (only,) if only else selected
+    outside = [stage for stage in refresh if stage not in selected]
+    if outside:
+        raise ValueError(f"refresh names {', '.join(outside)}, but only {', '.join(selected)} would run")
+    return selected
 
 
 def _differences(
@@ -72,7 +120,8 @@ def _differences(
         if last.version != VERSIONS[stage]:
             yield f"the stage's code is at version {VERSIONS[stage]}, was {last.version}"
         yield from _changed_settings(stage, last.settings, settings)
-        yield from (f"input {name} changed" for name, key in inputs.items() if last.inputs.get(name) != key)
+        before = {name: source.key for name, source in last.inputs.items()}
+        yield from (f"input {name} changed" for name, key in inputs.items() if before.get(name) != key)
 
 
 def _changed_settings(path: str, old: Any, new: Any) -> Iterator[str]:

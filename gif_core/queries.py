@@ -48,18 +48,18 @@ def open_database(store: ArtifactStore, run: str | None = None) -> duckdb.DuckDB
     return connection
 
 
-def query(connection: duckdb.DuckDBPyConnection, text: str) -> pa.Table:
-    """The answer to a reading statement; QueryError, with DuckDB's own words, when there is none."""
+def query(connection: duckdb.DuckDBPyConnection, text: str, most: int | None = None) -> pa.Table:
+    """The answer to a reading statement, or its first rows; QueryError, with DuckDB's words, if there is none."""
     try:
         for statement in connection.extract_statements(text):
             if statement.type not in READING:
                 raise QueryError(f"gif sql only reads: {statement.type.name} is not allowed")
         answer = connection.sql(text)
+        if answer is None:
+            raise QueryError("there is no statement in the query")
+        return (answer if most is None else answer.limit(most)).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
-    if answer is None:
-        raise QueryError("there is no statement in the query")
-    return answer.to_arrow_table()
 
 
 def run_artifacts(store: ArtifactStore, run: str | None = None) -> dict[StageName, Artifact]:
@@ -75,7 +75,7 @@ def run_artifacts(store: ArtifactStore, run: str | None = None) -> dict[StageNam
             found[stage] = store.open(store.ref(stage, key))
         except ArtifactMissingError:
             continue
-        wanted += found[stage].manifest.inputs.items()
+        wanted += [(name, source.key) for name, source in found[stage].manifest.inputs.items()]
     return found
 
 

@@ -69,9 +69,7 @@ def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
     people_shown = _choose_people(faces)
     return {
-        "strips": [
-            _show_strip(faces, person, labels[person].as_py(), counts_N[person]) for person in people_shown
-        ],
+        "strips": [_show_strip(faces, person, labels[person].as_py(), counts_N[person]) for person in people_shown],
         "smallest": counts_N.min(),
         "median": np.median(counts_N),
         "largest": counts_N.max(),
@@ -122,9 +120,7 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
     """The curves of training."""
     curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
     losses = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
-    tokens = {
-        name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")
-    }
+    tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
     accuracies = tokens | {"code_accuracy": "Whole code"}
     return {
         "metrics": inputs["training"].manifest.metrics,
@@ -143,7 +139,7 @@ def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
 
 def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
     """The whole configuration, as a file that `gif run` takes."""
-    settings = config.model_dump(mode="json", exclude={"store", "execution"})
+    settings = config.model_dump(mode="json", exclude={"preset", "store", "execution"})
     return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
 
 
@@ -165,9 +161,7 @@ def _count_people(ingestion: Artifact, split: str) -> dict[str, int]:
 
 def _read_accuracies(evaluation: Artifact) -> dict[str, float | int | str]:
     metrics = evaluation.manifest.metrics
-    return {
-        name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")
-    }
+    return {name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")}
 
 
 def _describe_encoder(config: RunConfig) -> str:

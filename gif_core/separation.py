@@ -104,7 +104,7 @@ def mean_cosine(vectors_ND: torch.Tensor) -> float:
     if num_vectors < 2:
         return 0.0
     sum_D = vectors_ND.sum(dim=0, dtype=torch.float64)
-    squares = float(vectors_ND.double().square().sum())
+    squares = float(torch.linalg.vector_norm(vectors_ND, dim=1, dtype=torch.float64).square().sum())
     return (float(sum_D @ sum_D) - squares) / (num_vectors * (num_vectors - 1))
 
 
@@ -161,9 +161,7 @@ def separation_scores(vectors_ND: torch.Tensor, chunk: int = CHUNK) -> Separatio
     smallest, largest = 1.0, -1.0
     for cosine_P in _pair_cosines(vectors_ND, chunk):
         smallest, largest = min(smallest, float(cosine_P.min())), max(largest, float(cosine_P.max()))
-    return SeparationScores(
-        min=max(1 - largest, 0.0), mean=1 - mean_cosine(vectors_ND), max=min(1 - smallest, 2.0)
-    )
+    return SeparationScores(min=max(1 - largest, 0.0), mean=1 - mean_cosine(vectors_ND), max=min(1 - smallest, 2.0))
 
 
 def unit_rows(vectors_ND: torch.Tensor) -> torch.Tensor:

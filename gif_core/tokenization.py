@@ -49,11 +49,10 @@ class Prefixes:
 
 
 def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
-    """The smallest v with v^l >= m, for the given l or the smallest l that brings v into its range.
+    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `largest_range`.
 
-    v falls as l grows, so that l is the smallest with v <= largest_range. Where v is then already below
-    smallest_range (fewer than 5 identities, or a range too narrow to be hit), no length qualifies, and the
-    one nearest to it stands.
+    v falls as l grows. With v <= 20 it is also at least 5, as the paper wants, whenever there are more than 20
+    identities: the next shorter code would need v > 20, and 20^(1/2) rounds up to 5.
     """
     if num_identities < 1:
         raise ValueError(f"{num_identities} identities cannot have codes")
@@ -75,9 +74,7 @@ def tokenize(
     identities is not clustered: each is its own child, in identity order, and keeps that index to the end.
     """
     if vectors_ND.ndim != 2 or not np.isfinite(vectors_ND).all():
-        raise ValueError(
-            f"expected rows of finite vectors, got shape {vectors_ND.shape} or values not finite"
-        )
+        raise ValueError(f"expected rows of finite vectors, got shape {vectors_ND.shape} or values not finite")
     total = len(vectors_ND)
     if not 1 <= total <= shape.capacity(0):
         raise ValueError(f"{total} identities do not fit codes of length={shape.length} range={shape.range}")
@@ -98,14 +95,8 @@ def tokenize(
 
 def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
     """Raise `ValueError` naming the first token out of range, prefix above its capacity, or shared code."""
-    if (
-        codes_NL.ndim != 2
-        or codes_NL.shape[1] != shape.length
-        or not np.issubdtype(codes_NL.dtype, np.integer)
-    ):
-        raise ValueError(
-            f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}"
-        )
+    if codes_NL.ndim != 2 or codes_NL.shape[1] != shape.length or not np.issubdtype(codes_NL.dtype, np.integer):
+        raise ValueError(f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}")
     outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.range))
     if len(outside):
         row, place = outside[0]
@@ -120,9 +111,7 @@ def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
             who = np.flatnonzero(prefixes.node_N == over[0])[:2].tolist()
             kind = "code" if prefixes.level == shape.length else "prefix"
             size = prefixes.size_P[over[0]]
-            raise ValueError(
-                f"{kind} {prefix} is shared by {size} identities, {who} among them, above {capacity}"
-            )
+            raise ValueError(f"{kind} {prefix} is shared by {size} identities, {who} among them, above {capacity}")
 
 
 def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterator[Prefixes]:
@@ -130,9 +119,7 @@ def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterat
     node_N = np.zeros(len(codes_NL), dtype=np.int64)
     for level in range(shape.length + 1):
         key_N = node_N * shape.range + codes_NL[:, level - 1] if level else node_N
-        _, first_P, node_N, size_P = np.unique(
-            key_N, return_index=True, return_inverse=True, return_counts=True
-        )
+        _, first_P, node_N, size_P = np.unique(key_N, return_index=True, return_inverse=True, return_counts=True)
         yield Prefixes(level, node_N, first_P, size_P)
 
 

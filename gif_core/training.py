@@ -20,7 +20,8 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from gif_core.backbones import build_backbone
 from gif_core.heads import GifHead, HeadOutput
-from gif_core.images import Faces, normalize_pixels, prefetch
+from gif_core.images import FaceImages, normalize_pixels, prefetch
+from schemas.errors import GifError
 from schemas.training import TrainingConfig
 
 INITIALISATION: Final = 501
@@ -29,7 +30,7 @@ FLIPS: Final = 503
 """The second part of every seed here, so that no two streams of random numbers are alike."""
 
 
-class TrainingDivergedError(RuntimeError):
+class TrainingDivergedError(GifError, RuntimeError):
     """The loss is no longer a finite number."""
 
 
@@ -80,7 +81,7 @@ class Batch:
 
 
 def train(
-    faces: Faces,
+    faces: FaceImages,
     codes_NL: NDArray[np.integer[Any]],
     code_vectors_ND: NDArray[np.floating[Any]],
     config: TrainingConfig,
@@ -159,7 +160,7 @@ def plan_batches(num_images: int, config: TrainingConfig, *, seed: int) -> Itera
             yield BatchPlan(epoch, order_I[start : start + size], flips_I[start : start + size])
 
 
-def load_batch(faces: Faces, plan: BatchPlan) -> Batch:
+def load_batch(faces: FaceImages, plan: BatchPlan) -> Batch:
     """Read the planned images and mirror those that are to be mirrored."""
     images_BHWC = np.array(faces.load(plan.indices))
     images_BHWC[plan.flips] = images_BHWC[plan.flips, :, ::-1]
@@ -167,7 +168,13 @@ def load_batch(faces: Faces, plan: BatchPlan) -> Batch:
 
 
 def _run(
-    state: TrainingState, faces: Faces, config: TrainingConfig, *, steps: int, seed: int, device: torch.device
+    state: TrainingState,
+    faces: FaceImages,
+    config: TrainingConfig,
+    *,
+    steps: int,
+    seed: int,
+    device: torch.device,
 ) -> Generator[TrainingStep, None, None]:
     plans = plan_batches(len(faces.labels_N), config, seed=seed)
     with closing(prefetch(partial(load_batch, faces), plans)) as batches:
@@ -216,6 +223,4 @@ def _initialisation_seed(seed: int) -> int:
 
 def _check_labels(labels_I: NDArray[np.int64], num_identities: int) -> None:
     if len(labels_I) and not 0 <= labels_I.min() <= labels_I.max() < num_identities:
-        raise ValueError(
-            f"labels {labels_I.min()} to {labels_I.max()} do not fit {num_identities} identity codes"
-        )
+        raise ValueError(f"labels {labels_I.min()} to {labels_I.max()} do not fit {num_identities} identity codes")

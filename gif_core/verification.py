@@ -53,9 +53,7 @@ def verify_pairs(
     return verify_distances(_distances(left_PD, rows_P, right_PD, rows_P), same_P, folds)
 
 
-def verify_distances(
-    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int = 10
-) -> Verification:
+def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int = 10) -> Verification:
     """Pair verification of squared distances between features of unit length.
 
     A match is strictly below the threshold; the first best of 0, 0.01, … on all folds but one is applied to
@@ -77,9 +75,7 @@ def verify_distances(
     )
 
 
-def pair_distances(
-    features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float64]:
     """Squared distance between the normalised features of each pair of rows, in chunks of little memory."""
     return _distances(features_ND, left_P, features_ND, right_P)
 
@@ -115,24 +111,16 @@ def _check_pairs(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], fol
     if len(distance_P) != len(same_P):
         raise ValueError(f"{len(distance_P)} distances for {len(same_P)} pairs")
     if same_P.all():
-        raise ValueError(
-            "there are no pairs of different people: neither accuracy nor TAR at FAR can be measured"
-        )
+        raise ValueError("there are no pairs of different people: neither accuracy nor TAR at FAR can be measured")
     if not same_P.any():
-        raise ValueError(
-            "there are no pairs of the same person: neither accuracy nor TAR at FAR can be measured"
-        )
+        raise ValueError("there are no pairs of the same person: neither accuracy nor TAR at FAR can be measured")
     if len(same_P) < folds:
         raise ValueError(f"{len(same_P)} pairs cannot be split into {folds} folds")
     if not np.isfinite(distance_P).all():
-        raise ValueError(
-            f"{(~np.isfinite(distance_P)).sum()} pairs have features that are not finite numbers"
-        )
+        raise ValueError(f"{(~np.isfinite(distance_P)).sum()} pairs have features that are not finite numbers")
 
 
-def _count_correct(
-    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int
-) -> NDArray[np.int64]:
+def _count_correct(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> NDArray[np.int64]:
     """Right answers [K, T]: same pairs strictly below the threshold and different pairs at or above it."""
     first_match_P = np.searchsorted(THRESHOLDS_T, distance_P, side="right")
     counts_KT = np.empty((folds, len(THRESHOLDS_T)), dtype=np.int64)

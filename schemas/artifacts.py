@@ -1,17 +1,28 @@
 """What the artifact store writes down: references, manifests, tags and run records."""
 
+import hashlib
+import json
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
-from schemas.base import Frozen
+from schemas.base import Stored
 from schemas.stages import StageName
 
 KEY_PATTERN = r"^[0-9a-f]{64}$"
 
 
-class ArtifactRef(Frozen):
+def _stay_inside(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path!r} leads out of the artifact")
+    return path
+
+
+FilePath = Annotated[str, Field(min_length=1), AfterValidator(_stay_inside)]
+
+
+class ArtifactRef(Stored):
     """A small, serializable pointer to one artifact: what tasks hand to each other."""
 
     stage: StageName
@@ -24,18 +35,25 @@ class ArtifactRef(Frozen):
         return f"{self.stage}/{self.key[:12]}"
 
 
-class StoredFile(Frozen):
+class StoredFile(Stored):
     """One file of an artifact."""
 
-    name: str
+    name: FilePath
     """How stages ask for it."""
-    path: str
+    path: FilePath
     """Where it lies below the artifact's folder."""
     size: int = Field(ge=0)
     sha256: str = Field(pattern=KEY_PATTERN)
 
 
-class Manifest(Frozen):
+class MadeFrom(Stored):
+    """An input of an artifact: which one, and what it held."""
+
+    key: str = Field(pattern=KEY_PATTERN)
+    digest: str = Field(pattern=KEY_PATTERN)
+
+
+class Manifest(Stored):
     """The commit point of an artifact: a folder without one does not exist for anybody."""
 
     stage: StageName
@@ -44,8 +62,8 @@ class Manifest(Frozen):
     """Version of the stage's results (`schemas.stages.VERSIONS`)."""
     settings: dict[str, Any]
     """Everything of the configuration that the key covers."""
-    inputs: dict[StageName, str]
-    """Keys of the artifacts it was made from."""
+    inputs: dict[StageName, MadeFrom]
+    """The artifacts it was made from."""
     code_version: str
     files: tuple[StoredFile, ...]
     metrics: dict[str, float | int | str]
@@ -57,8 +75,17 @@ class Manifest(Frozen):
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def digest(self) -> str:
+        """What the artifact holds.
 
-class Tag(Frozen):
+        DuckDB files do not count: each carries a random id of its own, and its rows are in a Parquet file beside it.
+        """
+        files = sorted((file.name, file.sha256) for file in self.files if not file.name.endswith(".duckdb"))
+        return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+
+
+class Tag(Stored):
     """A named pointer to an artifact, such as `latest` or `champion`."""
 
     name: str
@@ -66,7 +93,7 @@ class Tag(Frozen):
     moved_at: datetime
 
 
-class StageRecord(Frozen):
+class StageRecord(Stored):
     """What one run did about one stage."""
 
     key: str = Field(pattern=KEY_PATTERN)
@@ -74,7 +101,7 @@ class StageRecord(Frozen):
     seconds: float = Field(ge=0)
 
 
-class RunRecord(Frozen):
+class RunRecord(Stored):
     """One run of the pipeline: its configuration and the artifacts it made or reused."""
 
     run_id: str

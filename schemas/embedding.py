@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from schemas.base import Frozen
 
@@ -15,4 +15,3 @@ class EmbeddingConfig(Frozen):
     """An architecture that open_clip knows, or `tiny-clip`, the small one for CPUs."""
     pretrained: str = Field(default="openai", min_length=1)
     """A tag that open_clip knows, a local checkpoint, or `random`: untrained weights, asked for by name."""
-    batch_size: PositiveInt = 256

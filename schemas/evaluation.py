@@ -13,5 +13,5 @@ class EvaluationConfig(Frozen):
     folds: int = Field(default=10, ge=2)
     flip: bool = True
     """Add the features of the mirror image."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     """Which pairs are drawn; independent of the run's seed."""

@@ -15,3 +15,5 @@ class ExecutionConfig(Frozen):
     """`auto`: a GPU if there is one."""
     workers: PositiveInt = Field(default_factory=lambda: os.cpu_count() or 1)
     """Threads that read, draw and decode images."""
+    encode_batch: PositiveInt = 256
+    """Faces that an encoder or a backbone embeds at a time; what fits the device's memory."""

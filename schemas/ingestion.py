@@ -17,7 +17,7 @@ class SyntheticSource(Frozen):
     """Samples of the rarest identity."""
     largest: PositiveInt = 40
     """Samples of the most frequent identity; the numbers between are long-tailed."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     """The people drawn; independent of the run's seed."""
 
     @model_validator(mode="after")

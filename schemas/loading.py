@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 from schemas.ingestion import SOURCE_KINDS
 from schemas.presets import PRESETS, merge
@@ -55,9 +56,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _parse_override(override: str, current: RunConfig) -> dict[str, Any]:
     path, separator, text = override.partition("=")
     if not separator or not all(path.split(".")):
-        raise ConfigError(
-            f"--set takes stage.field=value, for instance tokenization.length=4, not {override!r}"
-        )
+        raise ConfigError(f"--set takes stage.field=value, for instance tokenization.length=4, not {override!r}")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -87,7 +86,7 @@ def explain(error: ValidationError) -> str:
     details = error.errors()
     places = [detail["loc"] for detail in details]
     innermost = [d for d in details if not any(_is_inside(place, d["loc"]) for place in places)]
-    return "\n".join(_explain_one(detail) for detail in innermost)
+    return hide_credentials("\n".join(_explain_one(detail) for detail in innermost))
 
 
 def _is_inside(place: tuple[Any, ...], table: tuple[Any, ...]) -> bool:
@@ -120,7 +119,4 @@ def _fields_at(path: list[str]) -> list[str]:
 def _children(table: dict[str, Any], part: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
     child = table.get("items", {}) if part.isdigit() else table.get("properties", {}).get(part, {})
     options = child.get("oneOf") or child.get("anyOf") or child.get("allOf") or [child]
-    return [
-        schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] if "$ref" in option else option
-        for option in options
-    ]
+    return [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] if "$ref" in option else option for option in options]

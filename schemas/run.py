@@ -30,7 +30,7 @@ class RunConfig(Frozen):
     preset: PresetName | None = None
     """Settings to start from; whatever else is given here goes on top."""
     seed: int = Field(default=0, ge=0)
-    store: Address = Field(default_factory=default_store)
+    store: Address = Field(default_factory=default_store, validate_default=True)
     """Folder or URL (`s3://bucket/prefix`) of the artifact store."""
     execution: ExecutionConfig = ExecutionConfig()
     ingestion: IngestionConfig = IngestionConfig()

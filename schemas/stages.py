@@ -2,9 +2,7 @@
 
 from typing import Final, Literal, get_args
 
-StageName = Literal[
-    "ingestion", "embedding", "separation", "tokenization", "training", "evaluation", "reporting"
-]
+StageName = Literal["ingestion", "embedding", "separation", "tokenization", "training", "evaluation", "reporting"]
 
 STAGES: Final[tuple[StageName, ...]] = get_args(StageName)
 
@@ -24,12 +22,3 @@ VERSIONS: Final[dict[StageName, int]] = dict.fromkeys(STAGES, 1)
 SEEDED: Final[frozenset[StageName]] = frozenset({"separation", "tokenization", "training"})
 """The stages that draw random numbers from the run's seed. A dataset or a set of pairs has a seed of its
 own, so that three training seeds are compared on the same data."""
-
-
-def downstream(stage: StageName) -> tuple[StageName, ...]:
-    """Every stage that depends on `stage`, directly or not, in order."""
-    reached = {stage}
-    for candidate in STAGES:
-        if reached.intersection(INPUTS[candidate]):
-            reached.add(candidate)
-    return tuple(name for name in STAGES if name in reached and name != stage)

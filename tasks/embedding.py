@@ -19,7 +19,7 @@ def embedding(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     device, workers = pick_device(config.execution.device), config.execution.workers
     encoder = OpenClipEncoder(config.embedding, device, workers=workers)
     faces = open_faces(inputs["ingestion"], "identities", workers)
-    steps = embed_identities(encoder, faces, batch_size=config.embedding.batch_size)
+    steps = embed_identities(encoder, faces, batch_size=config.execution.encode_batch)
     table = identity_vectors(last(track(steps, "embedding", lambda step: (step.images, step.total))))
     pq.write_table(table, draft.folder / "vectors.parquet")
     mean = vectors_of(table).mean(axis=0)

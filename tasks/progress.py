@@ -4,6 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 from uuid import UUID
 
@@ -86,9 +87,19 @@ def _show(artifact: UUID | None, name: str, percent: float) -> UUID | None:
     """Create or move the progress artifact of this task run; outside Prefect there is none."""
     if TaskRunContext.get() is None:
         return None
-    if artifact is None:
-        return create_progress_artifact(
-            progress=percent, key=f"progress-{name}", description=f"Progress of {name}"
-        )  # type: ignore[return-value]
-    update_progress_artifact(artifact_id=artifact, progress=percent)
+    with warn_of_prefect("progress"):
+        if artifact is None:
+            return create_progress_artifact(  # type: ignore[return-value]
+                progress=percent, key=f"progress-{name}", description=f"Progress of {name}"
+            )
+        update_progress_artifact(artifact_id=artifact, progress=percent)
     return artifact
+
+
+@contextmanager
+def warn_of_prefect(what: str) -> Iterator[None]:
+    """Work goes on when Prefect's server cannot be told about it."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("Prefect could not be shown %s: %s", what, error)

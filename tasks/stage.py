@@ -16,6 +16,7 @@ from gif_core.planning import stage_settings
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
+from tasks.progress import warn_of_prefect
 
 logger = logging.getLogger(__name__)
 
@@ -42,24 +43,28 @@ def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
 
 
 def _find_or_make(
-    stage: StageName, work: Work, config: RunConfig, inputs: Mapping[StageName, ArtifactRef], *, refresh: bool
+    stage: StageName, work: Work, config: RunConfig, refs: Mapping[StageName, ArtifactRef], *, refresh: bool
 ) -> ArtifactRef | State[ArtifactRef]:
     store = ArtifactStore(config.store)
+    inputs = {name: store.open(ref) for name, ref in refs.items()}
+    made_from = {name: artifact.made_from for name, artifact in inputs.items()}
     settings = stage_settings(config, stage)
-    keys = {name: ref.key for name, ref in inputs.items()}
-    ref = store.ref(stage, artifact_key(stage, settings, keys))
-    if not refresh and store.find(stage, ref.key):
+    ref = store.ref(stage, artifact_key(stage, settings, {name: ref.key for name, ref in refs.items()}))
+    if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
-    with store.draft(stage, ref.key) as draft:
-        work(config, {name: store.open(input_ref) for name, input_ref in inputs.items()}, draft)
-        store.publish(draft, settings=settings, inputs=keys, replace=refresh)
+    with store.draft(ref, settings, made_from) as draft:
+        work(config, inputs, draft)
+        store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)
-    _show_metrics(ref, draft.metrics)
+    _show_metrics(store.open(ref))
     return ref
 
 
-def _show_metrics(ref: ArtifactRef, metrics: Mapping[str, float | int | str]) -> None:
-    logger.info("%s published: %s", ref, metrics)
+def _show_metrics(artifact: Artifact) -> None:
+    """Tell the log and Prefect's UI; a stage that is published does not fail because the UI is away."""
+    metrics = artifact.manifest.metrics
+    logger.info("%s is published: %s", artifact.ref, metrics)
     table = [{"figure": name, "value": value} for name, value in metrics.items()]
-    create_table_artifact(key=f"{ref.stage}-figures", table=table, description=f"`{ref.uri}`")
+    with warn_of_prefect("the figures"):
+        create_table_artifact(key=f"{artifact.ref.stage}-figures", table=table, description=f"`{artifact.ref.uri}`")

@@ -19,8 +19,6 @@ def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     steps = tokenize(vectors, shape, iterations=config.tokenization.iterations, seed=config.seed)
     codes = last(track(steps, "tokenization", lambda step: (step.done, step.total))).codes_NL
     assert codes is not None
-    write_code_table(
-        draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet"))
-    )
+    write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
     draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)

@@ -1,9 +1,12 @@
 """Training as a cached task."""
 
+from collections import deque
+from collections.abc import Collection
+
 from gif_core.artifacts import Draft
 from gif_core.code_table import read_codes
 from gif_core.devices import pick_device
-from gif_core.metrics import metric_rows, write_metrics
+from gif_core.metrics import MetricsWriter
 from gif_core.models import save_model
 from gif_core.training import TrainingStep, train
 from schemas.run import RunConfig
@@ -20,12 +23,14 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     vectors = open_code_vectors(inputs["separation"])
     device = pick_device(config.execution.device)
     steps = train(faces, codes, vectors, config.training, seed=config.seed, device=device)
-    rows = []
-    for step in track(steps, "training", lambda step: (step.step, step.steps), _describe):
-        rows += metric_rows(
-            "training", step.step, step.metrics | {"images_per_second": step.images_per_second}
-        )
-    write_metrics(draft.folder / "metrics.parquet", rows)
+    tail: deque[dict[str, float]] = deque()
+    with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
+        for step in track(steps, "training", lambda step: (step.step, step.steps), _describe):
+            figures = step.metrics | {"images_per_second": step.images_per_second}
+            writer.add(step.step, figures)
+            tail.append(figures)
+            if len(tail) > max(step.steps // 20, 1):
+                tail.popleft()
     description = {
         "backbone": config.training.backbone,
         "embedding_dim": vectors.shape[1],
@@ -34,7 +39,7 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
         "codes": inputs["tokenization"].ref.key,
     }
     save_model(draft.folder, step.state.model, step.state.head, description)
-    draft.metrics |= {"steps": step.step, **_final(rows, step.steps)}
+    draft.metrics |= {"steps": step.step, **_means(tail)}
 
 
 def _describe(step: TrainingStep) -> str:
@@ -45,11 +50,7 @@ def _describe(step: TrainingStep) -> str:
     )
 
 
-def _final(rows: list[dict[str, object]], steps: int) -> dict[str, float]:
-    """Mean of the main figures over the last twentieth of the steps."""
-    tail = [row for row in rows if int(str(row["step"])) > 0.95 * steps]
-    figures = {}
-    for name in ("loss", "code_accuracy", "alignment", "images_per_second"):
-        values = [float(str(row["value"])) for row in tail if row["name"] == name]
-        figures[name] = sum(values) / len(values)
-    return figures
+def _means(tail: Collection[dict[str, float]]) -> dict[str, float]:
+    """Mean of the main figures over the last steps."""
+    names = ("loss", "code_accuracy", "alignment", "images_per_second")
+    return {name: sum(figures[name] for figures in tail) / len(tail) for name in names}

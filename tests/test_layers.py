@@ -43,10 +43,7 @@ def test_the_contract_is_broken_by_an_import_of_a_higher_layer(tmp_path: Path) -
 
 def test_every_stage_has_a_file_of_its_name_in_every_layer() -> None:
     missing = [
-        f"{layer}/{stage}.py"
-        for layer in LAYERS
-        for stage in STAGES
-        if not (PROJECT / layer / f"{stage}.py").is_file()
+        f"{layer}/{stage}.py" for layer in LAYERS for stage in STAGES if not (PROJECT / layer / f"{stage}.py").is_file()
     ]
     assert missing == []
 

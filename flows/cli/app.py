@@ -5,8 +5,10 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from flows.cli import artifacts, configuration, faces, run, runs, sql
+from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
 app = typer.Typer(
@@ -23,18 +25,21 @@ app.add_typer(faces.app, name="faces")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 
-EXPECTED = (GifError, ValueError, FileNotFoundError)
+EXPECTED = (GifError, ValueError, OSError)
 
 
 def main() -> None:
     """Run a command; what a person can mend is told in a sentence, with exit code 2.
 
-    With `GIF_TRACEBACK` in the environment the whole traceback is shown as well.
+    With `GIF_TRACEBACK` in the environment the whole traceback is shown instead.
     """
     try:
         app()
-    except EXPECTED as error:
-        if "GIF_TRACEBACK" in os.environ:
+    except Exception as error:
+        of_storage = type(error).__module__.startswith("botocore")
+        if "GIF_TRACEBACK" in os.environ or not (isinstance(error, EXPECTED) or of_storage):
             raise
-        Console(stderr=True).print(f"[red bold]error:[/] {error}", highlight=False, soft_wrap=True)
+        hint = "" if isinstance(error, GifError) else " (GIF_TRACEBACK=1 shows where)"
+        text = Text.assemble(("error: ", "bold red"), hide_credentials(f"{error}{hint}"))
+        Console(stderr=True).print(text, soft_wrap=True)
         sys.exit(2)

@@ -9,29 +9,30 @@ from rich.progress import track
 from rich.table import Table
 
 from flows.cli.options import Store
-from flows.cli.tables import format_age, format_figure, format_size
+from flows.cli.tables import format_age, format_figure
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.tags import list_tags, resolve
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
+from gif_core.formatting import size
 
 app = typer.Typer(help="List, show, verify and clean up artifacts.", no_args_is_help=True)
 
-Name = Annotated[
-    str, typer.Argument(metavar="ARTIFACT", help="stage/key, the first digits of a key, or stage@tag.")
-]
+Name = Annotated[str, typer.Argument(metavar="ARTIFACT", help="stage/key, the first digits of a key, or stage@tag.")]
 
 
 @app.command("ls")
 def ls(store: Store) -> None:
     """List all artifacts, the newest first."""
     opened = ArtifactStore(store)
-    tags = {(tag.ref.stage, tag.ref.key): tag.name for tag in list_tags(opened)}
+    tags: dict[tuple[str, str], list[str]] = {}
+    for tag in list_tags(opened):
+        tags.setdefault((tag.ref.stage, tag.ref.key), []).append(tag.name)
     table = Table("artifact", "tag", "size", "files", "created", "seconds")
     for manifest in opened.manifests():
         table.add_row(
             f"{manifest.stage}/{manifest.key[:12]}",
-            tags.get((manifest.stage, manifest.key), ""),
-            format_size(manifest.size),
+            ", ".join(tags.get((manifest.stage, manifest.key), [])),
+            size(manifest.size),
             str(len(manifest.files)),
             format_age(manifest.created_at),
             f"{manifest.seconds:.1f}",
@@ -46,14 +47,12 @@ def show(name: Name, store: Store) -> None:
     artifact = opened.open(resolve(opened, name))
     manifest, console = artifact.manifest, Console()
     console.print(f"[bold]{artifact.ref}[/]  {artifact.ref.uri}", soft_wrap=True, highlight=False)
-    console.print(
-        f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}"
-    )
-    for stage, key in manifest.inputs.items():
-        console.print(f"made from {stage}/{key[:12]}")
+    console.print(f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}")
+    for stage, source in manifest.inputs.items():
+        console.print(f"made from {stage}/{source.key[:12]}")
     files = Table("file", "size", "sha256", "path")
     for file in manifest.files:
-        files.add_row(file.name, format_size(file.size), file.sha256[:12], file.path)
+        files.add_row(file.name, size(file.size), file.sha256[:12], file.path)
     figures = Table("figure", "value")
     for figure, value in manifest.metrics.items():
         figures.add_row(figure, format_figure(value))
@@ -64,19 +63,15 @@ def show(name: Name, store: Store) -> None:
 @app.command("verify")
 def verify(
     store: Store,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")] = None,
 ) -> None:
     """Read every file and compare it with its manifest; ends with 1 if something is wrong."""
     opened, console = ArtifactStore(store), Console()
     refs = [resolve(opened, name)] if name else opened.refs()
-    checked = list(
-        track(verify_artifacts(opened, refs), "verifying", transient=True, console=Console(stderr=True))
-    )
+    checked = list(track(verify_artifacts(opened, refs), "verifying", transient=True, console=Console(stderr=True)))
     faults = [check for check in checked if check.fault]
     for check in faults:
-        console.print(f"[red]damaged[/] {check.artifact} {check.name}: {check.fault}", soft_wrap=True)
+        console.print(f"damaged: {check.artifact} {check.name}: {check.fault}", soft_wrap=True, markup=False)
     console.print(f"{len(refs)} artifacts, {len(checked)} files, {len(faults)} damaged")
     raise typer.Exit(1 if faults else 0)
 
@@ -96,8 +91,8 @@ def gc(
     opened, console = ArtifactStore(store), Console()
     leftovers = find_leftovers(opened, older_than=timedelta(hours=hours).total_seconds())
     for leftover in leftovers:
-        console.print(f"{leftover.path}  {format_size(leftover.size)}", soft_wrap=True, highlight=False)
+        console.print(f"{leftover.path}  {size(leftover.size)}", soft_wrap=True, highlight=False)
     if not dry:
         remove_leftovers(opened, leftovers)
     verb = "would be removed" if dry else "removed"
-    console.print(f"{len(leftovers)} leftovers, {format_size(sum(item.size for item in leftovers))} {verb}")
+    console.print(f"{len(leftovers)} leftovers, {size(sum(item.size for item in leftovers))} {verb}")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.addresses import check_address
 from schemas.run import default_store
 
 Store = Annotated[
@@ -13,9 +14,8 @@ Store = Annotated[
         help="Folder or URL of the artifact store ($GIF_STORE).",
         show_default="artifacts",
         default_factory=default_store,
+        callback=check_address,
     ),
 ]
 
-Run = Annotated[
-    str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")
-]
+Run = Annotated[str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")]

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
-from gif_core.planning import plan_stages, select_stages
+from gif_core.planning import find_inputs, plan_stages, select_stages
 from schemas.loading import ConfigError, load_config
 from schemas.presets import PRESETS
 from schemas.run import RunConfig
@@ -25,9 +26,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option(metavar="STAGE", help="Run this stage alone, on what is stored.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="STAGE", help="Run this stage alone, on what is stored.")] = None,
     from_stage: Annotated[
         str | None, typer.Option("--from", metavar="STAGE", help="Begin at this stage, on what is stored.")
     ] = None,
@@ -55,7 +54,7 @@ def run(
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
     if dry:
-        _show_plan(settings, select_stages(only_stage, first_stage), again)
+        _show_plan(settings, select_stages(only_stage, first_stage, again), again)
     else:
         _run(settings, only_stage, first_stage, again, verbose=verbose)
 
@@ -83,16 +82,23 @@ def _run(
     verbose: bool,
 ) -> None:
     prepare(verbose=verbose)
-    with Console(stderr=True).status("Starting Prefect …"):
+    notes = Console(stderr=True)
+    with notes.status("Loading …"):
+        from prefect.settings import PREFECT_API_URL
+
         from flows.pipeline import gif
+    if not PREFECT_API_URL.value():
+        notes.print("No Prefect server is set: starting one for this run, which takes some seconds.", style="dim")
     record = gif(config, only=only, from_stage=from_stage, refresh=refresh)
     show_run(Console(), ArtifactStore(config.store), record)
 
 
 def _show_plan(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> None:
     table = Table("stage", "artifact", "would", "because", title=f"dry run on {config.store}")
-    for stage, plan in plan_stages(ArtifactStore(config.store), config, refresh).items():
+    plans = plan_stages(ArtifactStore(config.store), config, selected, refresh)
+    find_inputs(plans, selected)
+    for stage, plan in plans.items():
         would = plan.action if stage in selected else "be left alone"
         style = "bold" if would == "run" else "dim"
-        table.add_row(stage, plan.ref.key[:12], would, plan.reason, style=style)
+        table.add_row(stage, plan.ref.key[:12], would, escape(plan.reason), style=style)
     Console().print(table)

@@ -36,9 +36,7 @@ def ls(store: Store) -> None:
 @app.command("show")
 def show(
     store: Store,
-    run: Annotated[
-        str | None, typer.Argument(help="A run's id or its beginning; the newest if not given.")
-    ] = None,
+    run: Annotated[str | None, typer.Argument(help="A run's id or its beginning; the newest if not given.")] = None,
     config: Annotated[bool, typer.Option("--config", help="Print its settings as YAML instead.")] = False,
 ) -> None:
     """Show one run: its stages, scores and report, or the settings it had."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
@@ -33,9 +34,7 @@ class Format(StrEnum):
 
 def sql(
     store: Store,
-    text: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")
-    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
     run: Run = None,
 ) -> None:
@@ -50,24 +49,26 @@ def sql(
 
       gif sql "SELECT step, value FROM metrics WHERE name = 'loss' ORDER BY step DESC LIMIT 5"
     """
-    answer = query(open_database(ArtifactStore(store), run), text or OVERVIEW)
-    {Format.table: _print_table, Format.csv: _print_csv, Format.json: _print_json}[form](answer)
+    database = open_database(ArtifactStore(store), run)
+    if form is Format.table:
+        _print_table(query(database, text or OVERVIEW, MAX_ROWS + 1))
+    else:
+        answer = query(database, text or OVERVIEW)
+        _print_csv(answer) if form is Format.csv else _print_json(answer)
 
 
 def _print_table(answer: pa.Table) -> None:
-    table = Table(*answer.column_names)
+    table = Table(*map(escape, answer.column_names))
     for row in answer.slice(0, MAX_ROWS).to_pylist():
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(escape(str(value)) for value in row.values()))
     console = Console()
     console.print(table)
     if answer.num_rows > MAX_ROWS:
-        console.print(
-            f"the first {MAX_ROWS} of {answer.num_rows:,} rows; --format csv or json prints them all"
-        )
+        console.print(f"the first {MAX_ROWS} rows; --format csv or json prints them all")
 
 
 def _print_csv(answer: pa.Table) -> None:
-    writer = csv.writer(sys.stdout)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.column_names)
     for batch in answer.to_batches():
         writer.writerows(row.values() for row in batch.to_pylist())

@@ -22,9 +22,9 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
             _add_stage(table, store, stage, record.stages[stage])
     console.print(table)
     if record.error:
-        console.print(f"[red]{record.current} failed:[/] {record.error}", highlight=False)
-    if "evaluation" in record.stages:
-        _show_scores(console, _metrics(store, "evaluation", record.stages["evaluation"]))
+        console.print(f"{record.current}: {record.error}", style="red", markup=False, highlight=False)
+    if "evaluation" in record.stages and (scores := _metrics(store, "evaluation", record.stages["evaluation"])):
+        _show_scores(console, scores)
     if "reporting" in record.stages:
         ref = store.ref("reporting", record.stages["reporting"].key)
         if store.find(ref.stage, ref.key):
@@ -59,15 +59,6 @@ def format_figure(value: float | int | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def format_size(size: int) -> str:
-    """Bytes for people."""
-    number, units = float(size), ["B", "kB", "MB", "GB", "TB"]
-    while number >= 1000 and len(units) > 1:
-        number /= 1000
-        units.pop(0)
-    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
 
 
 def format_age(moment: datetime) -> str:

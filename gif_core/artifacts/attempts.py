@@ -1,14 +1,27 @@
 """Names of attempts at an artifact: who is writing, so that leftovers of the dead can be told from work."""
 
+import hashlib
 import os
 import re
 import secrets
 import socket
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+State = Literal["alive", "dead", "unknown"]
 
 
+@cache
 def this_host() -> str:
-    """The machine's name, fit for a path."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", socket.gethostname()) or "host"
+    """Name of this machine since it was started: process numbers mean the same wherever it is the same."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", socket.gethostname()) or "host"
+    boot, processes = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    marks = [
+        boot.read_text() if boot.is_file() else "",
+        str(processes.stat().st_ino) if processes.exists() else "",
+    ]
+    return f"{name}_{hashlib.sha256(''.join(marks).encode()).hexdigest()[:8]}"
 
 
 def attempt_name() -> str:
@@ -16,21 +29,21 @@ def attempt_name() -> str:
     return f"{this_host()}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
-def is_process_dead(host: str, process: int) -> bool:
-    """True only when that process was on this machine and is gone."""
+def process_state(host: str, process: int) -> State:
+    """Whether a process still runs; nobody knows that of another machine's."""
     if host != this_host():
-        return False
+        return "unknown"
     try:
         os.kill(process, 0)
     except ProcessLookupError:
-        return True
+        return "dead"
     except PermissionError:
-        return False
-    return False
+        pass
+    return "alive"
 
 
-def is_owner_dead(attempt: str) -> bool:
-    """True only when the process that began the attempt was on this machine and is gone."""
+def owner_state(attempt: str) -> State:
+    """Whether the process that began the attempt still runs."""
     host, _, rest = attempt.partition("-")
     process = rest.partition("-")[0]
-    return process.isdigit() and is_process_dead(host, int(process))
+    return process_state(host, int(process)) if process.isdigit() else "unknown"

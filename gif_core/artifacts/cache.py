@@ -5,7 +5,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from gif_core.artifacts.attempts import is_owner_dead
+from gif_core.artifacts.attempts import owner_state
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.verification import verify_file
@@ -27,7 +27,7 @@ def draft_folder(attempt: str) -> Path:
 def sweep_drafts() -> None:
     """Remove what processes of this machine left behind when they died."""
     for folder in (cache_folder() / "drafts").glob("*"):
-        if is_owner_dead(folder.name):
+        if owner_state(folder.name) == "dead":
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,22 +1,28 @@
 """Run records, `runs/<run id>.json`: what each run was told and which artifacts it made or reused."""
 
+import logging
 import os
 import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from gif_core.artifacts.attempts import is_process_dead, this_host
+from pydantic import ValidationError
+
+from gif_core.artifacts.attempts import process_state, this_host
 from gif_core.artifacts.errors import ArtifactMissingError
 from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import RunRecord
 from schemas.run import RunConfig
+from schemas.stages import STAGES
+
+logger = logging.getLogger(__name__)
 
 
 def begin_run(store: ArtifactStore, config: RunConfig) -> RunRecord:
     """Write down that a run has begun."""
     now = datetime.now(UTC)
     record = RunRecord(
-        run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        run_id=f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(2)}",
         config=config.model_dump(mode="json"),
         state="running",
         started_at=now,
@@ -35,22 +41,30 @@ def save_run(store: ArtifactStore, record: RunRecord, **changes: Any) -> RunReco
 
 
 def list_runs(store: ArtifactStore) -> list[RunRecord]:
-    """All runs, the newest first."""
+    """All runs whose records can be read, the newest first."""
     paths = [file.path for file in store.storage.find("runs") if file.path.endswith(".json")]
-    return [_read(store, path) for path in sorted(paths, reverse=True)]
+    records = (_read(store, path) for path in sorted(paths, reverse=True))
+    return [record for record in records if record is not None]
 
 
 def find_run(store: ArtifactStore, text: str | None = None) -> RunRecord:
-    """The run whose id begins with `text`, or the newest one that has made something."""
+    """The one run whose id begins with `text`; without it the newest that has codes, or has anything at all."""
     runs = [run for run in list_runs(store) if (run.run_id.startswith(text) if text else run.stages)]
     if not runs:
         wanted = f"no run {text!r}" if text else "no run yet"
         raise ArtifactMissingError(f"there is {wanted} in {store.storage.url}; 'gif runs ls' lists them")
-    return runs[0]
+    if text and len(runs) > 1:
+        raise ArtifactMissingError(f"{text!r} names {len(runs)} runs: {', '.join(run.run_id for run in runs)}")
+    with_codes = [run for run in runs if STAGES.index(list(run.stages)[-1]) >= STAGES.index("tokenization")]
+    return (with_codes or runs)[0]
 
 
-def _read(store: ArtifactStore, path: str) -> RunRecord:
-    record = RunRecord.model_validate_json(store.storage.read(path))
-    if record.state == "running" and is_process_dead(record.host, record.process):
+def _read(store: ArtifactStore, path: str) -> RunRecord | None:
+    try:
+        record = RunRecord.model_validate_json(store.storage.read(path))
+    except (ValidationError, FileNotFoundError):
+        logger.warning("%s is not a run's record: passed over", path)
+        return None
+    if record.state == "running" and process_state(record.host, record.process) == "dead":
         return record.model_copy(update={"state": "interrupted"})
     return record

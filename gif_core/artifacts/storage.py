@@ -88,7 +88,7 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         """Use `root`, which is made when the first file is written."""
-        self.root = root.absolute()
+        self.root = root.expanduser().absolute()
         self.url = self.root.as_uri()
 
     def read(self, path: str) -> bytes:

@@ -23,7 +23,7 @@ from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.storage import Storage, open_storage, sync_folder
 from gif_core.artifacts.verification import sha256_of, verify_file
 from gif_core.version import code_version
-from schemas.artifacts import ArtifactRef, Manifest, StoredFile
+from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
@@ -32,16 +32,21 @@ MARKER = ".attempt"
 """An empty file that makes an attempt visible in listings before it has written anything."""
 
 
+Inputs = Mapping[StageName, MadeFrom]
+NO_INPUTS: Inputs = {}
+
+
 @dataclass
 class Draft:
     """A local folder that a stage fills; `metrics` become the headline figures of the manifest."""
 
     ref: ArtifactRef
+    settings: Mapping[str, Any]
+    inputs: Inputs
     attempt: str
     folder: Path
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
-    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,11 @@ class Artifact:
     ref: ArtifactRef
     manifest: Manifest
     storage: Storage
+
+    @property
+    def made_from(self) -> MadeFrom:
+        """How artifacts that are made from this one name it."""
+        return MadeFrom(key=self.ref.key, digest=self.manifest.digest)
 
     def path(self, name: str) -> Path:
         """A verified local file; when it is damaged the error says how to rebuild it."""
@@ -88,14 +98,18 @@ class ArtifactStore:
         """The reference of an artifact, whether it exists or not."""
         return ArtifactRef(stage=stage, key=key, uri=f"{self.storage.url}/{stage}/{key}")
 
-    def find(self, stage: StageName, key: str) -> ArtifactRef | None:
-        """The artifact, if it is published and every file is there in its full size."""
+    def find(self, stage: StageName, key: str, inputs: Inputs = NO_INPUTS) -> ArtifactRef | None:
+        """The artifact, if it is published and every file is there in its full size.
+
+        It must also have been made from what these `inputs` hold now: an input that was made again and came out
+        different leaves what depends on it out of date.
+        """
         ref = self.ref(stage, key)
         try:
             manifest = self._manifest(ref)
         except ArtifactDamagedError:
             return None
-        if manifest is None:
+        if manifest is None or any(manifest.inputs.get(name) != source for name, source in inputs.items()):
             return None
         folder = _folder(ref)
         sizes = {found.path: found.size for found in self.storage.find(folder)}
@@ -110,41 +124,33 @@ class ArtifactStore:
         return Artifact(ref, manifest, self.storage)
 
     @contextmanager
-    def draft(self, stage: StageName, key: str) -> Iterator[Draft]:
+    def draft(self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Inputs) -> Iterator[Draft]:
         """A folder to write an artifact's files in; whatever was not published is removed at the end."""
-        ref, attempt = self.ref(stage, key), attempt_name()
+        attempt = attempt_name()
         local = self.storage.local_path(f"{_folder(ref)}/{attempt}")
-        draft = Draft(ref, attempt, cache.draft_folder(attempt) if local is None else local)
-        draft.folder.mkdir(parents=True, exist_ok=True)
-        (draft.folder / MARKER).touch()
+        folder = cache.draft_folder(attempt) if local is None else local
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARKER).touch()
         try:
-            yield draft
+            yield Draft(ref, settings, inputs, attempt, folder)
         finally:
-            (draft.folder / MARKER).unlink(missing_ok=True)
-            if not draft.published:
+            (folder / MARKER).unlink(missing_ok=True)
+            if not self._is_published(ref, attempt):
                 self.storage.remove(f"{_folder(ref)}/{attempt}")
             if local is None:
-                shutil.rmtree(draft.folder, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def publish(
-        self,
-        draft: Draft,
-        *,
-        settings: Mapping[str, Any],
-        inputs: Mapping[StageName, str],
-        replace: bool = False,
-    ) -> ArtifactRef:
+    def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
         """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
 
-        A manifest whose files are lost or cut short is replaced, as is any with `replace`.
+        A manifest whose files are lost, or that was made from other inputs, is replaced, as is any with `replace`.
         """
-        stage, key = draft.ref.stage, draft.ref.key
         manifest = Manifest(
-            stage=stage,
-            key=key,
-            version=VERSIONS[stage],
-            settings=dict(settings),
-            inputs=dict(inputs),
+            stage=draft.ref.stage,
+            key=draft.ref.key,
+            version=VERSIONS[draft.ref.stage],
+            settings=dict(draft.settings),
+            inputs=dict(draft.inputs),
             code_version=code_version(),
             files=self._store_files(draft),
             metrics=draft.metrics,
@@ -156,24 +162,33 @@ class ArtifactStore:
 
     def _commit(self, draft: Draft, manifest: Manifest, *, replace: bool) -> None:
         path, content = f"{_folder(draft.ref)}/{MANIFEST}", manifest.model_dump_json(indent=1).encode()
+        if replace:
+            self.storage.replace(path, content)
+            return
         try:
-            if replace:
-                self.storage.replace(path, content)
-            else:
-                self.storage.create(path, content)
-            draft.published = True
+            self.storage.create(path, content)
         except FileExistsError:
-            if self.storage.read(path) != content and self.find(draft.ref.stage, draft.ref.key):
+            if self._is_published(draft.ref, draft.attempt):
+                return
+            if self.find(draft.ref.stage, draft.ref.key, draft.inputs):
                 logger.info("%s was published by another run meanwhile: using that one", draft.ref)
                 return
             self.storage.replace(path, content)
-            draft.published = True
+
+    def _is_published(self, ref: ArtifactRef, attempt: str) -> bool:
+        """Whether the manifest names this attempt's files.
+
+        Asked of the store itself: an interrupted commit may have been carried out all the same.
+        """
+        try:
+            manifest = self._manifest(ref)
+        except ArtifactDamagedError:
+            return False
+        return manifest is not None and any(file.path.startswith(f"{attempt}/") for file in manifest.files)
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
         files = []
-        for path in sorted(
-            path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER
-        ):
+        for path in sorted(path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER):
             name = path.relative_to(draft.folder).as_posix()
             stored = StoredFile(
                 name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path)

@@ -56,7 +56,7 @@ def _resolve_tag(store: ArtifactStore, text: str) -> ArtifactRef:
     stage, _, name = text.partition("@")
     for tag in list_tags(store):
         if (tag.ref.stage, tag.name) == (stage, name):
-            return tag.ref
+            return store.ref(tag.ref.stage, tag.ref.key)
     known = ", ".join(f"{tag.ref.stage}@{tag.name}" for tag in list_tags(store)) or "none yet"
     raise ArtifactMissingError(f"there is no tag {text!r}; there are: {known}")
 

@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gif_core.artifacts.attempts import is_owner_dead
+from gif_core.artifacts.attempts import owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.errors import ArtifactDamagedError
-from gif_core.artifacts.store import MANIFEST, ArtifactStore
+from gif_core.artifacts.storage import FoundFile
+from gif_core.artifacts.store import MANIFEST, MARKER, ArtifactStore
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.stages import STAGES
 
@@ -29,6 +30,21 @@ class Leftover:
 
     path: str
     size: int
+
+
+@dataclass
+class Attempt:
+    """What lies in one attempt's folder."""
+
+    size: int = 0
+    touched: float = 0.0
+    unfinished: bool = False
+
+    def add(self, file: FoundFile) -> None:
+        """Count one more file."""
+        self.size += file.size
+        self.touched = max(self.touched, file.modified)
+        self.unfinished |= file.path.endswith(f"/{MARKER}")
 
 
 def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[Checked]:
@@ -53,21 +69,34 @@ def _fault(store: ArtifactStore, path: str, file: StoredFile) -> str | None:
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:
-    """Attempts without a manifest whose owner is dead or that nobody has touched for `older_than` seconds."""
-    sizes: dict[str, int] = {}
-    touched: dict[str, float] = {}
+    """Attempts that no manifest names and that nobody needs any more.
+
+    What a process of this machine left when it died goes at once; what a living one has goes never. Attempts of
+    other machines, and those that were published and then replaced (somebody may still be reading them), go when
+    nothing has happened to them for `older_than` seconds.
+    """
+    attempts: dict[str, Attempt] = {}
     for stage in STAGES:
         for file in store.storage.find(stage):
             place = "/".join(file.path.split("/")[:3])
-            sizes[place] = sizes.get(place, 0) + file.size
-            touched[place] = max(touched.get(place, 0.0), file.modified)
-    published = _published_places(store)
+            attempts.setdefault(place, Attempt()).add(file)
+    published, written = _published_places(store)
     before = time.time() - older_than
     return [
-        Leftover(place, size)
-        for place, size in sorted(sizes.items())
-        if place not in published and (is_owner_dead(place.split("/")[-1]) or touched[place] < before)
+        Leftover(place, attempt.size)
+        for place, attempt in sorted(attempts.items())
+        if place not in published and _is_over(place, attempt, written, before)
     ]
+
+
+def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: float) -> bool:
+    folder, _, name = place.rpartition("/")
+    owner = owner_state(name)
+    if owner == "alive":
+        return False
+    if owner == "dead" and (attempt.unfinished or folder not in written):
+        return True
+    return max(attempt.touched, written.get(folder, 0.0)) < before
 
 
 def remove_leftovers(store: ArtifactStore, leftovers: list[Leftover]) -> None:
@@ -77,10 +106,17 @@ def remove_leftovers(store: ArtifactStore, leftovers: list[Leftover]) -> None:
     sweep_drafts()
 
 
-def _published_places(store: ArtifactStore) -> set[str]:
-    places = set()
-    for manifest in store.manifests():
-        folder = f"{manifest.stage}/{manifest.key}"
+def _published_places(store: ArtifactStore) -> tuple[set[str], dict[str, float]]:
+    """What manifests name, and when the manifest of each artifact was written."""
+    places, written = set(), {}
+    for ref in store.refs():
+        folder = f"{ref.stage}/{ref.key}"
+        try:
+            manifest = store.open(ref).manifest
+        except ArtifactDamagedError:
+            places |= {"/".join(file.path.split("/")[:3]) for file in store.storage.find(folder)}
+            continue
+        written[folder] = manifest.created_at.timestamp()
         places.add(f"{folder}/{MANIFEST}")
-        places.update(f"{folder}/{file.path.split('/')[0]}" for file in manifest.files)
-    return places
+        places |= {f"{folder}/{file.path.split('/')[0]}" for file in manifest.files}
+    return places, written

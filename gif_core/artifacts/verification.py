@@ -22,9 +22,7 @@ def verify_file(path: Path, expected: StoredFile) -> None:
         raise ArtifactDamagedError(f"{path} is missing")
     status = path.stat()
     if status.st_size != expected.size:
-        raise ArtifactDamagedError(
-            f"{path} has {status.st_size} bytes where its manifest says {expected.size}"
-        )
+        raise ArtifactDamagedError(f"{path} has {status.st_size} bytes where its manifest says {expected.size}")
     seen = (os.fspath(path), status.st_mtime_ns, status.st_ino, expected.sha256)
     if seen in _verified:
         return

@@ -59,9 +59,7 @@ def check_weights(config: EmbeddingConfig) -> None:
     """Refuse an architecture or a tag that nobody knows, before anything is built."""
     known = open_clip.list_models()
     if config.model not in known:
-        raise ValueError(
-            f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}"
-        )
+        raise ValueError(f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}")
     tags = open_clip.list_pretrained_tags_by_model(config.model)
     if config.pretrained not in [RANDOM, *tags] and not Path(config.pretrained).is_file():
         allowed = ", ".join([RANDOM, *tags])

@@ -1,5 +1,6 @@
 """Faces that the project draws itself, as a source like any other."""
 
+from functools import cached_property
 from typing import Any
 
 from gif_core.readers.base import SourceIdentity
@@ -11,11 +12,13 @@ class SyntheticReader:
     """Every sample is drawn when it is read; nothing is stored."""
 
     def __init__(self, source: SyntheticSource) -> None:
-        """Decide how many samples each person has."""
+        """Nothing is drawn or counted before it is asked for."""
         self.source = source
-        self.identities = [
-            SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(source.identities)
-        ]
+
+    @cached_property
+    def identities(self) -> list[SourceIdentity]:
+        """Everybody, with the number of their samples."""
+        return [SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(self.source.identities)]
 
     def read(self, identity: int, sample: int) -> bytes:
         """A JPEG file."""

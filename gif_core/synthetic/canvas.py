@@ -148,9 +148,7 @@ class Canvas:
     def _box(self, pixels: list[NDArray[np.int32]], softness: float) -> tuple[slice, slice] | None:
         """The part of the image that shapes and their soft edges touch, if any."""
         margin = round(softness * self.half) + 2
-        left, top, width, height = (
-            edge >> FRACTION_BITS for edge in cv2.boundingRect(np.concatenate(pixels))
-        )
+        left, top, width, height = (edge >> FRACTION_BITS for edge in cv2.boundingRect(np.concatenate(pixels)))
         side = self.image.shape[0]
         rows = slice(max(top - margin, 0), min(top + height + margin, side))
         columns = slice(max(left - margin, 0), min(left + width + margin, side))
@@ -166,8 +164,6 @@ def blend(image: Image, colour: Colour, weight: NDArray[np.float32]) -> None:
 
 def _projection(pose: Pose) -> tuple[Points, Points]:
     """The 3 x 2 matrix and the offset that take head points to the crop (a turn, then a similarity)."""
-    turn = np.array(
-        [[np.cos(pose.yaw), 0.0], [0.0, np.cos(pose.pitch)], [np.sin(pose.yaw), np.sin(pose.pitch)]]
-    )
+    turn = np.array([[np.cos(pose.yaw), 0.0], [0.0, np.cos(pose.pitch)], [np.sin(pose.yaw), np.sin(pose.pitch)]])
     cos, sin = pose.zoom * np.cos(pose.roll), pose.zoom * np.sin(pose.roll)
     return turn @ np.array([[cos, sin], [-sin, cos]]), np.asarray(pose.shift, dtype=np.float64)

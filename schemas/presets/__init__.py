@@ -5,9 +5,7 @@ from typing import Any, Final, Literal, get_args
 
 import yaml
 
-PresetName = Literal[
-    "demo", "casia", "ms1mv2", "ms1mv3", "glint360k", "webface4m", "webface12m", "webface42m"
-]
+PresetName = Literal["demo", "casia", "ms1mv2", "ms1mv3", "glint360k", "webface4m", "webface12m", "webface42m"]
 
 PRESETS: Final[tuple[PresetName, ...]] = get_args(PresetName)
 

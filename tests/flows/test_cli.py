@@ -82,9 +82,7 @@ def test_sql_answers_in_three_formats(after_a_run) -> None:
 
 def test_sql_without_a_query_shows_the_tables(after_a_run) -> None:
     printed = after_a_run("sql")
-    assert all(
-        name in printed for name in ("codes", "nodes", "identities", "vectors", "metrics", "artifacts")
-    )
+    assert all(name in printed for name in ("codes", "nodes", "identities", "vectors", "metrics", "artifacts"))
 
 
 def test_a_wrong_query_shows_duckdbs_message(after_a_run) -> None:

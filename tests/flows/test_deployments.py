@@ -76,9 +76,7 @@ def test_the_weekly_run_of_retrain_is_among_the_scheduled_runs(
     assert set(scheduled()) == {"Mon 03:00"}
 
 
-def test_a_wrong_parameter_is_refused_when_the_run_is_asked_for(
-    store: ArtifactStore, prefect_api: str
-) -> None:
+def test_a_wrong_parameter_is_refused_when_the_run_is_asked_for(store: ArtifactStore, prefect_api: str) -> None:
     with pytest.raises(AssertionError, match="lenght"):
         prefect(
             prefect_api,

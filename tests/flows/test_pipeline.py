@@ -1,12 +1,13 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
+import time
 from pathlib import Path
 
 import duckdb
 import pytest
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, LogFilter, LogFilterFlowRunId
 from prefect.exceptions import PrefectException
 
 from flows.pipeline import gif
@@ -39,9 +40,7 @@ def reused(state: State) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def finished(
-    prefect_api: str, tiny_settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
-) -> RunConfig:
+def finished(prefect_api: str, tiny_settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     """A small run that has gone through all stages."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -148,6 +147,18 @@ def test_every_stored_file_is_what_its_manifest_says(finished: RunConfig) -> Non
     checks = list(verify_artifacts(store, store.refs()))
     assert len(checks) > len(STAGES)
     assert [check for check in checks if check.fault] == []
+
+
+def test_the_stages_log_lines_reach_the_server(finished: RunConfig) -> None:
+    state = gif(finished, refresh=["reporting"], return_state=True)
+    run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        for _ in range(50):
+            messages = [log.message for log in client.read_logs(run)]
+            if any("is published" in message for message in messages):
+                return
+            time.sleep(0.2)
+    pytest.fail(f"no line of a stage among {messages}")
 
 
 def test_the_whole_pipeline_runs_on_s3_and_reuses_it(s3_url: str, finished: RunConfig) -> None:

@@ -38,15 +38,11 @@ def query(folder: Path, text: str) -> list[tuple[object, ...]]:
 
 def test_codes_have_one_row_an_identity_in_order(written: Path) -> None:
     rows = query(written, "SELECT * FROM codes")
-    assert rows == [
-        (row, f"person {row}", row + 10, code.tolist(), *code.tolist()) for row, code in enumerate(CODES)
-    ]
+    assert rows == [(row, f"person {row}", row + 10, code.tolist(), *code.tolist()) for row, code in enumerate(CODES)]
 
 
 def test_columns_have_the_promised_types(written: Path) -> None:
-    columns = query(
-        written, "SELECT table_name, column_name, data_type FROM information_schema.columns ORDER BY ALL"
-    )
+    columns = query(written, "SELECT table_name, column_name, data_type FROM information_schema.columns ORDER BY ALL")
     assert {(table, name): kind for table, name, kind in columns} == {
         ("codes", "identity_id"): "BIGINT",
         ("codes", "label"): "VARCHAR",
@@ -99,9 +95,9 @@ def test_a_table_of_many_identities_comes_back(tmp_path: Path) -> None:
     write_code_table(tmp_path, codes, shape, identities(50_000))
     back, _ = read_codes(tmp_path / "codes.duckdb")
     assert np.array_equal(back, codes)
-    assert query(
-        tmp_path, "SELECT level, sum(size), max(size) <= max(capacity) FROM nodes GROUP BY 1 ORDER BY 1"
-    ) == [(level, 50_000, True) for level in range(4)]
+    assert query(tmp_path, "SELECT level, sum(size), max(size) <= max(capacity) FROM nodes GROUP BY 1 ORDER BY 1") == [
+        (level, 50_000, True) for level in range(4)
+    ]
 
 
 def test_parquet_holds_the_same_codes(written: Path) -> None:
@@ -148,9 +144,7 @@ def test_bad_codes_are_not_written(tmp_path: Path) -> None:
         (identities().drop_columns(["label"]), "lacks label"),
     ],
 )
-def test_identities_that_do_not_match_the_codes_are_refused(
-    table: pa.Table, message: str, tmp_path: Path
-) -> None:
+def test_identities_that_do_not_match_the_codes_are_refused(table: pa.Table, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         write_code_table(tmp_path, CODES, SHAPE, table)
 

@@ -42,9 +42,7 @@ def test_sheet_has_one_row_for_each_identity_in_the_order_asked_for(faces: Faces
 
 
 def test_faces_are_spread_over_all_that_the_identity_has(faces: Faces) -> None:
-    assert shades_of(decode_sheet(contact_sheet(faces, [0], columns=3)), 0) == pytest.approx(
-        [20, 100, 180], abs=3
-    )
+    assert shades_of(decode_sheet(contact_sheet(faces, [0], columns=3)), 0) == pytest.approx([20, 100, 180], abs=3)
 
 
 def test_sheet_is_no_wider_than_its_fullest_row(faces: Faces) -> None:

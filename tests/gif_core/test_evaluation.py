@@ -109,9 +109,7 @@ def test_too_few_pairs_for_the_folds_are_refused() -> None:
 @pytest.mark.parametrize("flip", [True, False])
 def test_features_are_the_normalised_sum_with_the_mirror(flip: bool) -> None:
     faces, indices = make_faces(), np.array([4, 0, 9, 9, 2])
-    features = np.concatenate(
-        list(embed_images(Corners(), faces, indices, flip=flip, device=CPU, batch_size=2))
-    )
+    features = np.concatenate(list(embed_images(Corners(), faces, indices, flip=flip, device=CPU, batch_size=2)))
     pixels = (faces.images[indices].astype(np.float64) - 127.5) / 127.5
     expected = np.stack([pixels[:, y, 0, c] for c in (0, 1) for y in (0, 5)], axis=1)
     if flip:

@@ -8,6 +8,7 @@ import pytest
 
 from gif_core.faces import Faces, decode
 from gif_core.ingestion import describe_sources, ingest, is_held_out
+from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, IngestionConfig, SyntheticSource
 
@@ -16,7 +17,8 @@ PEOPLE = SyntheticSource(identities=12, smallest=2, largest=5)
 
 def run(config: IngestionConfig, folder: Path, workers: int = 1) -> Path:
     folder.mkdir()
-    steps = list(ingest(config, folder, workers=workers))
+    readers = [open_reader(source) for source in config.sources]
+    steps = list(ingest(config, readers, folder, workers=workers))
     assert steps[-1].images == steps[-1].total
     return folder
 
@@ -34,7 +36,7 @@ def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
 
 
 def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
-    config = IngestionConfig(sources=(PEOPLE,), held_out=0.3)
+    config = IngestionConfig(sources=(PEOPLE,), held_out=0.5)
     assert digests(run(config, tmp_path / "one", 1)) == digests(run(config, tmp_path / "five", 5))
 
 
@@ -59,7 +61,7 @@ def test_shards_are_cut_and_read_in_any_order(tmp_path: Path) -> None:
 
 
 def test_held_out_people_are_in_no_training_shard(tmp_path: Path) -> None:
-    out = run(IngestionConfig(sources=(PEOPLE,), held_out=0.4), tmp_path / "out")
+    out = run(IngestionConfig(sources=(PEOPLE,), held_out=0.5), tmp_path / "out")
     train = set(pq.read_table(out / "identities.parquet")["label"].to_pylist())
     held_out = set(pq.read_table(out / "held_out.parquet")["label"].to_pylist())
     assert held_out
@@ -69,20 +71,30 @@ def test_held_out_people_are_in_no_training_shard(tmp_path: Path) -> None:
     assert set(faces.labels_N.tolist()) == set(range(len(held_out)))
 
 
-def test_who_is_held_out_stays_held_out_when_the_source_grows() -> None:
-    labels = [f"person-{i}" for i in range(2000)]
-    chosen = [is_held_out(0, label, 0.1) for label in labels]
-    assert 0.07 < np.mean(chosen) < 0.13
-    assert all(is_held_out(0, label, 0.2) for label, kept in zip(labels, chosen, strict=True) if kept)
+def test_who_is_held_out_stays_held_out_when_the_source_grows(tmp_path: Path) -> None:
+    def held_out(people: int) -> set[str]:
+        source = SyntheticSource(identities=people, smallest=2, largest=2)
+        out = run(IngestionConfig(sources=(source,), held_out=0.3), tmp_path / str(people))
+        return set(pq.read_table(out / "held_out.parquet")["label"].to_pylist())
+
+    few, many = held_out(20), held_out(40)
+    assert few
+    assert few == {label for label in many if label < "person-000020"}
+
+
+def test_the_share_held_out_is_the_one_asked_for() -> None:
+    assert 0.09 < np.mean([is_held_out(0, f"person-{i}", 0.1) for i in range(20_000)]) < 0.11
 
 
 def test_an_image_that_cannot_be_decoded_is_set_aside_with_its_name(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "data")
     (root / "p1" / "0.jpg").write_bytes(b"not an image")
     (root / "p1" / "1.jpg").write_bytes(b"")
+    bomb = cv2.imencode(".png", np.zeros((8, 8), np.uint8))[1].tobytes()
+    (root / "p1" / "2.png").write_bytes(bomb[:16] + (60_000).to_bytes(4, "big") * 2 + bomb[24:])
     out = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "out")
     rows = pq.read_table(out / "quarantine.parquet").to_pylist()
-    assert [row["record"] for row in rows] == ["p1/0.jpg", "p1/1.jpg"]
+    assert [row["record"] for row in rows] == ["p1/0.jpg", "p1/1.jpg", "p1/2.png"]
     assert pq.read_table(out / "identities.parquet")["label"].to_pylist() == ["p0", "p2"]
 
 
@@ -127,3 +139,9 @@ def test_folders_on_s3_are_read_like_local_ones(s3_url: str, tmp_path: Path) -> 
     local = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "local")
     remote = run(IngestionConfig(sources=(FolderSource(path=f"{s3_url}/data"),)), tmp_path / "remote")
     assert digests(local) == digests(remote)
+
+
+def test_a_split_that_cannot_be_verified_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    people = SyntheticSource(identities=20, smallest=1, largest=1)
+    with pytest.raises(ValueError, match=r"ingestion\.held_out keeps \d+ people aside, with at most 1 images"):
+        run(IngestionConfig(sources=(people,), held_out=0.3), tmp_path / "out")

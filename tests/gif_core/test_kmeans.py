@@ -73,14 +73,8 @@ def test_no_row_is_left_out_of_the_training() -> None:
     vectors[:, 0] = 1
     vectors[::2, :2] = (0.6, 0.8)
     vectors[12_345] = (0, 0, 1)
-    gained = [
-        (vectors[12_345] @ spherical_kmeans(vectors, 3, iterations=10, seed=seed).T).max()
-        for seed in range(3)
-    ]
-    sums = [
-        (vectors @ spherical_kmeans(vectors, 3, iterations=10, seed=seed).T).max(axis=1).sum()
-        for seed in range(3)
-    ]
+    gained = [(vectors[12_345] @ spherical_kmeans(vectors, 3, iterations=10, seed=seed).T).max() for seed in range(3)]
+    sums = [(vectors @ spherical_kmeans(vectors, 3, iterations=10, seed=seed).T).max(axis=1).sum() for seed in range(3)]
     assert max(gained) > 0
     assert max(sums) >= 19_999
 
@@ -145,9 +139,7 @@ def test_without_need_everybody_gets_the_best_cluster() -> None:
 
 
 @pytest.mark.parametrize("kind", ["equal", "duplicates", "ties", "one wish"])
-@pytest.mark.parametrize(
-    ("count", "num_clusters", "capacity"), [(60, 6, 10), (55, 6, 10), (7, 7, 1), (1, 3, 1)]
-)
+@pytest.mark.parametrize(("count", "num_clusters", "capacity"), [(60, 6, 10), (55, 6, 10), (7, 7, 1), (1, 3, 1)])
 def test_no_cluster_is_above_capacity_for_degenerate_rows(
     kind: str, count: int, num_clusters: int, capacity: int
 ) -> None:

@@ -3,24 +3,30 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.tags import move_tag
+from gif_core.artifacts.tags import list_tags, move_tag
 from gif_core.planning import plan_stages, select_stages, stage_settings
+from schemas.artifacts import ArtifactRef
 from schemas.loading import load_config
 from schemas.run import RunConfig
-from schemas.stages import INPUTS, STAGES, StageName, downstream
+from schemas.stages import INPUTS, STAGES, StageName
 
 
 def changed(config: RunConfig, override: str) -> RunConfig:
     return load_config(config, [override])
 
 
+def publish(store: ArtifactStore, ref: ArtifactRef, settings: dict[str, object], content: str) -> None:
+    latest = {tag.ref.stage: tag.ref for tag in list_tags(store)}
+    inputs = {name: store.open(latest[name]).made_from for name in INPUTS[ref.stage]}
+    with store.draft(ref, settings, inputs) as draft:
+        (draft.folder / "file").write_text(content)
+        store.publish(draft, replace=True)
+
+
 def store_all(store: ArtifactStore, config: RunConfig) -> None:
     """Publish an artifact of every stage, as a run would."""
     for stage, plan in plan_stages(store, config).items():
-        with store.draft(stage, plan.ref.key) as draft:
-            (draft.folder / "file").write_text(stage)
-            inputs = {name: plan_stages(store, config)[name].ref.key for name in INPUTS[stage]}
-            store.publish(draft, settings=stage_settings(config, stage), inputs=inputs)
+        publish(store, plan.ref, stage_settings(config, stage), stage)
         move_tag(store, "latest", plan.ref)
 
 
@@ -29,6 +35,15 @@ def store(tiny: RunConfig) -> ArtifactStore:
     store = ArtifactStore(tiny.store)
     store_all(store, tiny)
     return store
+
+
+def downstream(stage: StageName) -> list[StageName]:
+    """Every stage that depends on `stage`, directly or not."""
+    reached = {stage}
+    for name in STAGES:
+        if reached.intersection(INPUTS[name]):
+            reached.add(name)
+    return [name for name in STAGES if name in reached - {stage}]
 
 
 def to_run(store: ArtifactStore, config: RunConfig) -> list[StageName]:
@@ -49,7 +64,7 @@ def test_nothing_runs_when_nothing_changed(store: ArtifactStore, tiny: RunConfig
     ("override", "stage"),
     [
         ("ingestion.min_samples=2", "ingestion"),
-        ("embedding.batch_size=7", "embedding"),
+        ("embedding.model=ViT-B-32", "embedding"),
         ("separation.learning_rate=0.2", "separation"),
         ("seed=9", "separation"),
         ("tokenization.length=3", "tokenization"),
@@ -64,7 +79,7 @@ def test_a_changed_setting_reruns_its_stage_and_what_depends_on_it_and_nothing_e
     assert to_run(store, changed(tiny, override)) == [stage, *downstream(stage)]
 
 
-@pytest.mark.parametrize("override", ["execution.workers=9", "execution.device=cpu"])
+@pytest.mark.parametrize("override", ["execution.workers=9", "execution.device=cpu", "execution.encode_batch=7"])
 def test_how_a_run_is_executed_changes_nothing(store: ArtifactStore, tiny: RunConfig, override: str) -> None:
     assert to_run(store, changed(tiny, override)) == []
 
@@ -88,7 +103,7 @@ def test_a_lost_artifact_is_run_again_and_the_reason_says_so(store: ArtifactStor
 
 
 def test_refresh_runs_a_stored_stage(store: ArtifactStore, tiny: RunConfig) -> None:
-    plans = plan_stages(store, tiny, ["tokenization"])
+    plans = plan_stages(store, tiny, refresh=["tokenization"])
     assert [stage for stage, plan in plans.items() if plan.action == "run"] == ["tokenization"]
 
 
@@ -108,3 +123,37 @@ def test_stages_are_selected_by_only_and_from() -> None:
     assert select_stages(None, "evaluation") == ("evaluation", "reporting")
     with pytest.raises(ValueError, match="not both"):
         select_stages("training", "evaluation")
+    with pytest.raises(ValueError, match="refresh names tokenization, but only training would run"):
+        select_stages("training", None, ["tokenization"])
+
+
+def test_what_was_made_from_an_input_that_came_out_different_runs_again(store: ArtifactStore, tiny: RunConfig) -> None:
+    ref = plan_stages(store, tiny)["tokenization"].ref
+    publish(store, ref, stage_settings(tiny, "tokenization"), "tokenization")
+    assert to_run(store, tiny) == []
+    publish(store, ref, stage_settings(tiny, "tokenization"), "other codes")
+    assert to_run(store, tiny) == ["training", "reporting"]
+    assert "came out different" in plan_stages(store, tiny)["training"].reason
+
+
+def test_weights_in_a_file_are_known_by_their_content_and_not_by_their_place(tiny: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(b"weights")
+    (tmp_path / "b.pt").write_bytes(b"weights")
+    (tmp_path / "c.pt").write_bytes(b"others")
+    a, b, c = (
+        stage_settings(changed(tiny, f"embedding.pretrained={tmp_path / name}"), "embedding")
+        for name in ("a.pt", "b.pt", "c.pt")
+    )
+    assert a == b != c
+
+
+def test_stages_after_ingestion_run_where_the_sources_cannot_be_reached(tiny: RunConfig, tmp_path: Path) -> None:
+    source = f"ingestion.sources=[{{kind: folder, path: {tmp_path}/faces}}]"
+    (tmp_path / "faces" / "p").mkdir(parents=True)
+    (tmp_path / "faces" / "p" / "1.jpg").write_bytes(b"face")
+    config, store = changed(tiny, source), ArtifactStore(tiny.store)
+    store_all(store, config)
+    (tmp_path / "faces").rename(tmp_path / "away")
+    assert [plan.action for plan in plan_stages(store, config, ["training"]).values()] == ["reuse"] * 7
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        plan_stages(store, config, STAGES)

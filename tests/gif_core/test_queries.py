@@ -9,16 +9,14 @@ from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.code_table import write_code_table
 from gif_core.embedding import EmbeddingStep, identity_vectors
-from gif_core.metrics import metric_rows, write_metrics
+from gif_core.metrics import MetricsWriter
 from gif_core.queries import QueryError, open_database, query
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import StageRecord
 from schemas.loading import load_config
 from schemas.stages import INPUTS, StageName
 
-PEOPLE = pa.table(
-    {"identity_id": [0, 1, 2], "label": ["a", "b", "c"], "source": [0, 0, 0], "num_samples": [4, 5, 6]}
-)
+PEOPLE = pa.table({"identity_id": [0, 1, 2], "label": ["a", "b", "c"], "source": [0, 0, 0], "num_samples": [4, 5, 6]})
 
 
 def fill(stage: StageName, folder: Path) -> None:
@@ -31,7 +29,8 @@ def fill(stage: StageName, folder: Path) -> None:
     elif stage == "tokenization":
         write_code_table(folder, np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2), PEOPLE)
     elif stage in {"training", "evaluation"}:
-        write_metrics(folder / "metrics.parquet", metric_rows(stage, 1, {"loss": 2.5}))
+        with MetricsWriter(folder / "metrics.parquet", stage) as writer:
+            writer.add(1, {"loss": 2.5})
     else:
         (folder / "file").write_text(stage)
 
@@ -50,9 +49,10 @@ def store(tmp_path: Path) -> ArtifactStore:
     )
     keys = {stage: str(number) * 64 for number, stage in enumerate(stages)}
     for stage in stages:
-        with store.draft(stage, keys[stage]) as draft:
+        inputs = {name: store.open(store.ref(name, keys[name])).made_from for name in INPUTS[stage]}
+        with store.draft(store.ref(stage, keys[stage]), {}, inputs) as draft:
             fill(stage, draft.folder)
-            store.publish(draft, settings={}, inputs={name: keys[name] for name in INPUTS[stage]})
+            store.publish(draft)
     record = begin_run(store, load_config("demo"))
     done = StageRecord(key=keys["evaluation"], action="computed", seconds=1)
     save_run(store, record, stages={"evaluation": done})
@@ -114,6 +114,17 @@ def test_nothing_can_be_written_and_no_other_file_read(
 def test_a_wrong_query_gets_duckdbs_own_words(store: ArtifactStore) -> None:
     with pytest.raises(QueryError, match=r"(?s)Referenced column \"c9\" not found.*c1"):
         query(open_database(store), "SELECT c9 FROM codes")
+
+
+def test_a_query_that_fails_while_it_runs_gets_duckdbs_own_words(store: ArtifactStore) -> None:
+    with pytest.raises(QueryError, match="Could not convert string"):
+        query(open_database(store), "SELECT CAST(label AS INT) FROM codes")
+
+
+def test_a_run_that_failed_early_does_not_hide_the_codes_of_the_one_before(store: ArtifactStore) -> None:
+    record = begin_run(store, load_config("demo"))
+    save_run(store, record, stages={"ingestion": StageRecord(key="0" * 64, action="reused", seconds=1)})
+    assert query(open_database(store), "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
 
 
 def test_asking_before_any_run_says_so(tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ def sphere(count: int, dimension: int, seed: int = 0, dtype: torch.dtype = torch
 
 def cone(count: int, dimension: int, cosine: float = 0.7) -> torch.Tensor:
     """Vectors around one direction with uneven spread, as CLIP gives them for faces."""
-    spread = torch.nn.functional.normalize(
-        sphere(count, dimension) * torch.linspace(1, 0.05, dimension), dim=1
-    )
+    spread = torch.nn.functional.normalize(sphere(count, dimension) * torch.linspace(1, 0.05, dimension), dim=1)
     return torch.nn.functional.normalize(
         cosine**0.5 * sphere(1, dimension, seed=1) + (1 - cosine) ** 0.5 * spread, dim=1
     )
@@ -72,9 +70,7 @@ def test_uniform_vectors_have_no_gap_even_when_few() -> None:
 def test_mean_potential_is_exact_for_any_chunk(chunk: int) -> None:
     vectors = sphere(30, 5, dtype=torch.float64)
     pairs = torch.pdist(vectors).square()
-    assert mean_potential(vectors, 2.0, chunk) == pytest.approx(
-        math.log(torch.exp(-2 * pairs).mean()), abs=1e-12
-    )
+    assert mean_potential(vectors, 2.0, chunk) == pytest.approx(math.log(torch.exp(-2 * pairs).mean()), abs=1e-12)
 
 
 def test_mean_cosine_is_that_of_all_pairs() -> None:
@@ -111,9 +107,7 @@ def test_literal_epoch_is_one_sgd_step_of_equation_6() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "smallest", "largest"), [("per_vector", 0.9, 1.1), ("literal", 12, 20)])
-def test_only_the_literal_step_depends_on_the_batch_size(
-    recipe: str, smallest: float, largest: float
-) -> None:
+def test_only_the_literal_step_depends_on_the_batch_size(recipe: str, smallest: float, largest: float) -> None:
     vectors = cone(2048, 32)
     lengths = []
     for batch_size in (128, 2048):

@@ -53,9 +53,7 @@ def make_faces(identities: int = IDENTITIES, samples: int = SAMPLES) -> Coloured
 
 
 def make_codes() -> np.ndarray:
-    return np.stack(
-        [np.arange(IDENTITIES) // 4, np.arange(IDENTITIES) // 2 % 2, np.arange(IDENTITIES) % 2], axis=1
-    )
+    return np.stack([np.arange(IDENTITIES) // 4, np.arange(IDENTITIES) // 2 % 2, np.arange(IDENTITIES) % 2], axis=1)
 
 
 def make_code_vectors() -> np.ndarray:
@@ -75,9 +73,7 @@ def make_config(**changes: object) -> TrainingConfig:
 
 
 def run(config: TrainingConfig, seed: int = 0, faces: ColouredFaces | None = None) -> list[TrainingStep]:
-    return list(
-        train(faces or make_faces(), make_codes(), make_code_vectors(), config, seed=seed, device=CPU)
-    )
+    return list(train(faces or make_faces(), make_codes(), make_code_vectors(), config, seed=seed, device=CPU))
 
 
 def weights(steps: list[TrainingStep]) -> dict[str, torch.Tensor]:
@@ -160,9 +156,7 @@ def test_divergence_names_the_step_and_what_to_try() -> None:
     first = next(steps)
     with torch.no_grad():
         next(first.state.model.parameters()).fill_(float("nan"))
-    with pytest.raises(
-        TrainingDivergedError, match=r"diverged at step 2: loss nan.*learning_rate.*warmup_steps"
-    ):
+    with pytest.raises(TrainingDivergedError, match=r"diverged at step 2: loss nan.*learning_rate.*warmup_steps"):
         next(steps)
 
 

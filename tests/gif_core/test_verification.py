@@ -9,15 +9,11 @@ from sklearn.preprocessing import normalize
 from gif_core.verification import pair_distances, verify_distances, verify_pairs
 
 
-def make_pairs(
-    pairs: int = 237, dim: int = 6, noise: float = 0.9
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def make_pairs(pairs: int = 237, dim: int = 6, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     left = rng.normal(size=(pairs, dim)) * 3
     same = rng.random(pairs) < 0.5
-    right = np.where(
-        same[:, None], left + noise * rng.normal(size=(pairs, dim)) * 3, rng.normal(size=(pairs, dim))
-    )
+    right = np.where(same[:, None], left + noise * rng.normal(size=(pairs, dim)) * 3, rng.normal(size=(pairs, dim)))
     return left, right, same
 
 

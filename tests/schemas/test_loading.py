@@ -32,7 +32,7 @@ def test_the_paper_presets_have_the_papers_settings(name: str) -> None:
     assert (training.batch_size, training.gamma) == (512, 1.0)
     assert (config.separation.learning_rate, config.separation.epochs) == (0.1, 1000)
     assert (config.separation.batch_size, config.separation.temperature) == (2048, 2.0)
-    assert (config.tokenization.smallest_range, config.tokenization.largest_range) == (5, 20)
+    assert config.tokenization.largest_range == 20
     assert (config.embedding.model, config.embedding.pretrained) == ("ViT-B-32", "openai")
     assert config.ingestion.held_out == 0
 
@@ -54,9 +54,7 @@ def test_overrides_go_on_top_in_order_and_reach_into_lists() -> None:
 
 
 def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
-    assert (
-        load_config({"tokenization": {"length": 4}}, ["tokenization.length=null"]).tokenization.length is None
-    )
+    assert load_config({"tokenization": {"length": 4}}, ["tokenization.length=null"]).tokenization.length is None
 
 
 @pytest.mark.parametrize(
@@ -76,9 +74,7 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
         ("separation.batch_size=0", ["separation.batch_size", "= 0", "greater than 0"]),
     ],
 )
-def test_a_wrong_setting_is_told_with_field_value_and_what_is_allowed(
-    override: str, words: list[str]
-) -> None:
+def test_a_wrong_setting_is_told_with_field_value_and_what_is_allowed(override: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("demo", [override])
     assert all(word in str(caught.value) for word in words), str(caught.value)
@@ -114,6 +110,17 @@ def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
         with pytest.raises(ConfigError, match="carries no credentials") as caught:
             load_config("demo", [override])
         assert "secret" not in str(caught.value)
+    for override in ("ingestion.sources.0={kind: foldr, path: 's3://u:secret@b'}", "stor=s3://u:secret@b"):
+        with pytest.raises(ConfigError) as caught:
+            load_config("demo", [override])
+        assert "secret" not in str(caught.value)
+
+
+def test_credentials_in_the_environments_store_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIF_STORE", "s3://user:secret@bucket/x")
+    with pytest.raises(ConfigError, match="carries no credentials") as caught:
+        load_config("demo")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_configuration_cannot_be_changed_after_it_was_checked() -> None:
@@ -125,9 +132,7 @@ def test_a_configuration_cannot_be_changed_after_it_was_checked() -> None:
 def test_device_and_workers_are_in_no_stages_settings() -> None:
     config = load_config("demo", ["execution.device=cpu", "execution.workers=7"])
     other = load_config("demo", ["execution.device=auto", "execution.workers=1"])
-    assert all(
-        config.settings(stage) == other.settings(stage) for stage in ("ingestion", "embedding", "training")
-    )
+    assert all(config.settings(stage) == other.settings(stage) for stage in ("ingestion", "embedding", "training"))
 
 
 def test_a_dump_is_read_back_as_the_same_configuration() -> None:

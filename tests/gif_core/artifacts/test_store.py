@@ -1,33 +1,40 @@
 import contextlib
 import json
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, artifact_key
+from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key
 from gif_core.artifacts.cache import cache_folder
-from schemas.artifacts import ArtifactRef
+from gif_core.artifacts.store import Inputs
+from schemas.artifacts import ArtifactRef, MadeFrom
 
 KEY = artifact_key("tokenization", {"length": 4}, {"separation": "0" * 64})
 OTHER_KEY = artifact_key("tokenization", {"length": 5}, {"separation": "0" * 64})
+INPUTS = {"separation": MadeFrom(key="0" * 64, digest="1" * 64)}
 
 
 @pytest.fixture(params=["local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     """Every claim here holds on a local disk and on a real S3 server alike."""
-    return ArtifactStore(
-        str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url")
-    )
+    return ArtifactStore(str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url"))
 
 
-def publish(store: ArtifactStore, content: str = "codes", key: str = KEY, **options: bool) -> ArtifactRef:
-    with store.draft("tokenization", key) as draft:
+def draft_of(store: ArtifactStore, key: str = KEY, inputs: Inputs = INPUTS) -> AbstractContextManager[Draft]:
+    return store.draft(store.ref("tokenization", key), {"length": 4}, inputs)
+
+
+def publish(
+    store: ArtifactStore, content: str = "codes", key: str = KEY, inputs: Inputs = INPUTS, *, replace: bool = False
+) -> ArtifactRef:
+    with draft_of(store, key, inputs) as draft:
         (draft.folder / "codes.txt").write_text(content)
         (draft.folder / "parts").mkdir()
         (draft.folder / "parts" / "a.txt").write_text("part")
         draft.metrics["identities"] = 3
-        return store.publish(draft, settings={"length": 4}, inputs={"separation": "0" * 64}, **options)
+        return store.publish(draft, replace=replace)
 
 
 def stored_path(store: ArtifactStore, ref: ArtifactRef, name: str) -> str:
@@ -43,13 +50,13 @@ def test_what_was_published_is_read_back_with_its_lineage(store: ArtifactStore) 
     artifact = store.open(publish(store))
     assert artifact.path("codes.txt").read_text() == "codes"
     assert artifact.path("parts/a.txt").read_text() == "part"
-    assert artifact.manifest.inputs == {"separation": "0" * 64}
+    assert artifact.manifest.inputs == INPUTS
     assert artifact.manifest.metrics == {"identities": 3}
     assert artifact.names() == ["codes.txt", "parts/a.txt"]
 
 
 def test_a_folder_without_a_manifest_does_not_exist(store: ArtifactStore) -> None:
-    with store.draft("tokenization", KEY) as draft:
+    with draft_of(store) as draft:
         (draft.folder / "codes.txt").write_text("half")
         assert store.find("tokenization", KEY) is None
         assert store.manifests() == []
@@ -58,7 +65,7 @@ def test_a_folder_without_a_manifest_does_not_exist(store: ArtifactStore) -> Non
 
 
 def test_a_failed_draft_leaves_nothing_behind(store: ArtifactStore) -> None:
-    with contextlib.suppress(KeyboardInterrupt), store.draft("tokenization", KEY) as draft:
+    with contextlib.suppress(KeyboardInterrupt), draft_of(store) as draft:
         (draft.folder / "codes.txt").write_text("half")
         raise KeyboardInterrupt
     assert not draft.folder.exists()
@@ -66,10 +73,10 @@ def test_a_failed_draft_leaves_nothing_behind(store: ArtifactStore) -> None:
 
 
 def test_the_second_writer_of_a_key_adopts_the_first_ones_artifact(store: ArtifactStore) -> None:
-    with store.draft("tokenization", KEY) as slow:
+    with draft_of(store) as slow:
         (slow.folder / "codes.txt").write_text("slow")
         first = publish(store, "fast")
-        second = store.publish(slow, settings={}, inputs={})
+        second = store.publish(slow)
     assert first == second
     assert store.open(second).path("codes.txt").read_text() == "fast"
     assert {file.path.split("/")[2] for file in store.storage.find("tokenization")} == {
@@ -83,10 +90,10 @@ def test_of_many_writers_at_once_exactly_one_wins_and_none_fails(store: Artifact
 
     def write(number: int) -> None:
         try:
-            with store.draft("tokenization", KEY) as draft:
+            with draft_of(store) as draft:
                 (draft.folder / "codes.txt").write_text(f"writer {number}")
                 barrier.wait()
-                refs.append(store.publish(draft, settings={}, inputs={}))
+                refs.append(store.publish(draft))
         except Exception as error:
             errors.append(error)
 
@@ -129,7 +136,47 @@ def test_an_unreadable_manifest_is_not_found_and_is_replaced(store: ArtifactStor
     assert store.open(ref).path("codes.txt").read_text() == "again"
 
 
-def test_replacing_an_artifact_shows_readers_the_old_or_the_new_one_whole(store: ArtifactStore) -> None:
+def test_an_artifact_made_from_other_inputs_is_out_of_date_and_is_replaced(store: ArtifactStore) -> None:
+    publish(store, "old")
+    newer = {"separation": MadeFrom(key="0" * 64, digest="2" * 64)}
+    assert store.find("tokenization", KEY, INPUTS)
+    assert store.find("tokenization", KEY, newer) is None
+    publish(store, "new", inputs=newer)
+    assert store.open(store.ref("tokenization", KEY)).path("codes.txt").read_text() == "new"
+    assert store.find("tokenization", KEY, newer)
+
+
+def test_an_interruption_right_after_the_commit_does_not_take_the_files_away(store: ArtifactStore) -> None:
+    create = store.storage.create
+
+    def create_and_stop(path: str, content: bytes) -> None:
+        create(path, content)
+        raise KeyboardInterrupt
+
+    store.storage.create = create_and_stop  # type: ignore[method-assign]
+    with contextlib.suppress(KeyboardInterrupt):
+        publish(store)
+    assert store.find("tokenization", KEY)
+
+
+def test_a_file_that_leads_out_of_the_artifact_is_refused(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    publish(store)
+    path = tmp_path / "tokenization" / KEY / "manifest.json"
+    path.write_text(path.read_text().replace('/codes.txt"', '/../../../codes.txt"'))
+    with pytest.raises(ArtifactDamagedError, match="leads out of the artifact"):
+        store.open(store.ref("tokenization", KEY))
+
+
+def test_a_manifest_of_a_later_version_with_more_fields_can_be_read(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ref = publish(store)
+    path = tmp_path / "tokenization" / KEY / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"a_new_field": 1}))
+    assert store.open(ref).path("codes.txt").read_text() == "codes"
+
+
+def test_a_reader_of_the_old_artifact_reads_on_when_it_is_replaced(store: ArtifactStore) -> None:
     ref = publish(store, "old")
     old = store.open(ref)
     publish(store, "new", replace=True)

@@ -14,15 +14,13 @@ from schemas.artifacts import ArtifactRef
 
 @pytest.fixture(params=["local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(
-        str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url")
-    )
+    return ArtifactStore(str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url"))
 
 
 def publish(store: ArtifactStore, key: str) -> ArtifactRef:
-    with store.draft("training", key) as draft:
+    with store.draft(store.ref("training", key), {}, {}) as draft:
         (draft.folder / "model.txt").write_text(f"model {key}")
-        return store.publish(draft, settings={}, inputs={})
+        return store.publish(draft, replace=True)
 
 
 def test_a_tag_moves_from_one_artifact_to_another(store: ArtifactStore) -> None:
@@ -72,8 +70,10 @@ def test_leftovers_of_the_dead_go_and_work_in_progress_stays(tmp_path: Path) -> 
     for folder in (dead, elsewhere):
         folder.mkdir(parents=True)
         (folder / "half").write_text("half")
-    with store.draft("training", "d" * 64) as draft:
+    with store.draft(store.ref("training", "d" * 64), {}, {}) as draft:
         (draft.folder / "half").write_text("half")
+        for path in draft.folder.iterdir():
+            os.utime(path, (1, 1))
         leftovers = find_leftovers(store)
         assert [leftover.path for leftover in leftovers] == [str(dead.relative_to(tmp_path))]
         remove_leftovers(store, leftovers)
@@ -90,3 +90,33 @@ def test_leftovers_of_other_machines_go_when_nobody_touched_them_for_long(tmp_pa
     stale.write_text("half")
     os.utime(stale, (1, 1))
     assert [leftover.size for leftover in find_leftovers(store)] == [4]
+
+
+def end_owner(store: ArtifactStore, ref: ArtifactRef) -> None:
+    """Let the artifact look as if a process that has ended had written it."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    folder = Path(ref.uri.removeprefix("file://"))
+    old = next(path for path in folder.iterdir() if path.is_dir())
+    new = old.rename(folder / f"{this_host()}-{ended.pid}-abc")
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(f"{old.name}/", f"{new.name}/"))
+
+
+def test_what_was_just_replaced_stays_for_those_who_are_reading_it(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ref = publish(store, "a" * 64)
+    end_owner(store, ref)
+    reading = store.open(ref)
+    publish(store, "a" * 64)
+    assert find_leftovers(store) == []
+    assert reading.path("model.txt").exists()
+    assert len(find_leftovers(store, older_than=-60)) == 1
+
+
+def test_nothing_beside_a_manifest_that_cannot_be_read_is_removed(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ref = publish(store, "a" * 64)
+    end_owner(store, ref)
+    (tmp_path / "training" / ref.key / "manifest.json").write_text("{")
+    assert find_leftovers(store, older_than=-60) == []

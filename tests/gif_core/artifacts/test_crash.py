@@ -1,0 +1,66 @@
+"""A writer is killed at every single file operation of a publication, one after the other."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
+
+OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
+KEY = "a" * 64
+
+
+def publish(store: ArtifactStore, content: str, *, replace: bool) -> None:
+    with store.draft(store.ref("training", KEY), {}, {}) as draft:
+        for name in ("backbone", "head"):
+            (draft.folder / name).write_text(content)
+        store.publish(draft, replace=replace)
+
+
+def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace: bool) -> bool:
+    """Publish in a child process that kills itself at file operation `number`; True if it got to the end."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def count(event: str, _: object) -> None:
+            nonlocal seen
+            if event in OPERATIONS:
+                seen += 1
+                if seen > number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        publish(store, content, replace=replace)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def contents(store: ArtifactStore) -> set[str]:
+    artifact = store.open(store.ref("training", KEY))
+    return {artifact.path(name).read_text() for name in ("backbone", "head")}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_kill_at_any_file_operation_leaves_nothing_or_the_whole_artifact(tmp_path: Path, replace: bool) -> None:
+    outcomes = set()
+    for number in range(200):
+        store = ArtifactStore(str(tmp_path / str(number)))
+        if replace:
+            publish(store, "old", replace=False)
+        finished = publish_and_die(store, "new", number, replace=replace)
+        assert [check.fault for check in verify_artifacts(store, store.refs()) if check.fault] == []
+        found = store.find("training", KEY)
+        outcomes.add(tuple(contents(store)) if found else ())
+        publish(store, "newer", replace=True)
+        assert contents(store) == {"newer"}
+        remove_leftovers(store, find_leftovers(store))
+        assert contents(store) == {"newer"}
+        if finished:
+            break
+    assert number > 10
+    assert outcomes == ({("old",), ("new",)} if replace else {(), ("new",)})
