@@ -38,6 +38,8 @@ clean:
 		{ echo "GIF needs Python 3.11 or newer, for instance: make PYTHON=python3.11"; exit 1; }
 	@echo "Setting up .venv: this takes a few minutes, once."
 	$(PYTHON) -m venv .venv
+	@rm -f .venv/ready-*
+	@$(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu 2> /dev/null
 	$(PIP) --editable '.[$(FAISS)]'
 	@touch $@
 

@@ -84,11 +84,9 @@ def _run(
     prepare(verbose=verbose)
     notes = Console(stderr=True)
     with notes.status("Loading …"):
-        from prefect.settings import PREFECT_API_URL
-
+        from flows.cli.server import ensure_server
         from flows.pipeline import gif
-    if not PREFECT_API_URL.value():
-        notes.print("No Prefect server is set: starting one for this run, which takes some seconds.", style="dim")
+    ensure_server(notes)
     record = gif(config, only=only, from_stage=from_stage, refresh=refresh)
     show_run(Console(), ArtifactStore(config.store), record)
 

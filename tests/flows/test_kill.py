@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gif_core.artifacts import ArtifactStore
@@ -18,8 +20,8 @@ from schemas.stages import STAGES
 GIF = str(Path(sys.executable).with_name("gif"))
 
 
-def start(folder: Path, api: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "GIF_STORE": str(folder / "store"), "PREFECT_API_URL": api}
+def start(folder: Path, **settings: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "GIF_STORE": str(folder / "store"), **settings}
     with (folder / "gif.log").open("wb") as log:
         return subprocess.Popen(
             [GIF, "run", "--config", "run.yaml"],
@@ -48,12 +50,12 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
     store = ArtifactStore(str(tmp_path / "store"))
     for number, stage in enumerate(STAGES):
-        kill_in(stage, tmp_path, start(tmp_path, prefect_api))
+        kill_in(stage, tmp_path, start(tmp_path, PREFECT_API_URL=prefect_api))
         assert {ref.stage for ref in store.refs()} == set(STAGES[:number])
         assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
         assert (list_runs(store)[0].state, list_runs(store)[0].current) == ("interrupted", stage)
 
-    last = start(tmp_path, prefect_api)
+    last = start(tmp_path, PREFECT_API_URL=prefect_api)
     assert last.wait(300) == 0, (tmp_path / "gif.log").read_text()
     assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
     record = list_runs(store)[0]
@@ -64,3 +66,34 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
     remove_leftovers(store, leftovers)
     assert find_leftovers(store, older_than=0) == []
     assert len(store.refs()) == len(STAGES)
+
+
+def descendants(process: int) -> set[int]:
+    """All living processes below this one."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()[1:]]
+    found = {process}
+    for _ in pairs:
+        found |= {child for child, parent in pairs if parent in found}
+    return found - {process}
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+def test_a_killed_run_takes_the_server_it_started_with_it(
+    tmp_path: Path, tiny_settings: dict[str, object], wait: Callable[..., None]
+) -> None:
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
+    process = start(tmp_path, PREFECT_HOME=str(tmp_path / "prefect"))
+    wait(lambda: (tmp_path / "store" / "runs").exists(), seconds=180, what="a run", log=tmp_path / "gif.log")
+    children = descendants(process.pid)
+    assert children
+    process.kill()
+    process.wait()
+    wait(lambda: not any(map(is_running, children)), seconds=30, what="the end of the server")

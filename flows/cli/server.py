@@ -1,0 +1,28 @@
+"""A Prefect server for one command, when no other is set."""
+
+import atexit
+import subprocess
+
+from prefect.server.api.server import SubprocessASGIServer
+from prefect.settings import PREFECT_API_URL
+from rich.console import Console
+
+START_SECONDS = 120
+WATCH = 'cat > /dev/null; kill -TERM "$0"'
+
+
+def ensure_server(notes: Console) -> None:
+    """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed."""
+    if PREFECT_API_URL.value():
+        return
+    server = SubprocessASGIServer()
+    with notes.status("Starting a Prefect server for this run …"):
+        server.start(timeout=START_SECONDS)
+    if server.server_process:
+        _end_with_this_process(server.server_process.pid)
+
+
+def _end_with_this_process(server: int) -> None:
+    """Let a small shell wait for the end of a pipe that only this process holds open, and then end the server."""
+    watcher = subprocess.Popen(["sh", "-c", WATCH, str(server)], stdin=subprocess.PIPE, start_new_session=True)
+    atexit.register(watcher.kill)
