@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
 
@@ -34,9 +35,19 @@ TASKS: dict[StageName, StageTask] = {
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
     """Run the selected stages on what the store holds, and write down after each what came of it."""
-    _forward_logs()
     store = ArtifactStore(config.store)
-    refs = find_inputs(plan_stages(store, config, selected), selected)
+    with _logs_forwarded():
+        refs = find_inputs(plan_stages(store, config, selected), selected)
+        return _run_and_record(store, config, selected, refs, refresh)
+
+
+def _run_and_record(
+    store: ArtifactStore,
+    config: RunConfig,
+    selected: Collection[StageName],
+    refs: dict[StageName, ArtifactRef],
+    refresh: Collection[StageName],
+) -> RunRecord:
     record = begin_run(store, config)
     try:
         for stage in selected:
@@ -50,13 +61,19 @@ def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Coll
     return save_run(store, record, state="completed", current=None)
 
 
-def _forward_logs() -> None:
-    """Lines of every layer go to Prefect's server, where the run's page shows them."""
-    for layer in ("flows", "tasks", "gif_core"):
-        logger = logging.getLogger(layer)
+@contextmanager
+def _logs_forwarded() -> Iterator[None]:
+    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them."""
+    handler = APILogHandler()
+    loggers = [logging.getLogger(layer) for layer in ("flows", "tasks", "gif_core")]
+    for logger in loggers:
         logger.setLevel(logging.INFO)
-        if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
-            logger.addHandler(APILogHandler())
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def _run_stage(

@@ -97,10 +97,11 @@ def ingest(
 
 def _read_people(readers: Sequence[Reader], workers: int) -> Iterator[tuple[int, str, list[Sample]]]:
     """Every person with all samples, in order, read ahead by a pool of threads."""
-    with ThreadPoolExecutor(workers) as pool:
-        for source, reader in enumerate(readers):
-            for start in range(0, len(reader.identities), 4 * workers):
-                chunk = range(start, min(start + 4 * workers, len(reader.identities)))
+    for source, reader in enumerate(readers):
+        threads = workers if reader.waits else 1
+        with ThreadPoolExecutor(threads) as pool:
+            for start in range(0, len(reader.identities), 4 * threads):
+                chunk = range(start, min(start + 4 * threads, len(reader.identities)))
                 read = pool.map(lambda identity, reader=reader: _read_person(reader, identity), chunk)
                 for identity, samples in zip(chunk, read, strict=True):
                     yield source, reader.identities[identity].label, samples

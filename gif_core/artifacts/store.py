@@ -32,8 +32,8 @@ MARKER = ".attempt"
 """An empty file that makes an attempt visible in listings before it has written anything."""
 
 
-Inputs = Mapping[StageName, MadeFrom]
-NO_INPUTS: Inputs = {}
+Origins = Mapping[StageName, MadeFrom]
+NO_ORIGINS: Origins = {}
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Draft:
 
     ref: ArtifactRef
     settings: Mapping[str, Any]
-    inputs: Inputs
+    inputs: Origins
     attempt: str
     folder: Path
     started: float = field(default_factory=time.monotonic)
@@ -98,7 +98,7 @@ class ArtifactStore:
         """The reference of an artifact, whether it exists or not."""
         return ArtifactRef(stage=stage, key=key, uri=f"{self.storage.url}/{stage}/{key}")
 
-    def find(self, stage: StageName, key: str, inputs: Inputs = NO_INPUTS) -> ArtifactRef | None:
+    def find(self, stage: StageName, key: str, inputs: Origins = NO_ORIGINS) -> ArtifactRef | None:
         """The artifact, if it is published and every file is there in its full size.
 
         It must also have been made from what these `inputs` hold now: an input that was made again and came out
@@ -124,7 +124,7 @@ class ArtifactStore:
         return Artifact(ref, manifest, self.storage)
 
     @contextmanager
-    def draft(self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Inputs) -> Iterator[Draft]:
+    def draft(self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Origins) -> Iterator[Draft]:
         """A folder to write an artifact's files in; whatever was not published is removed at the end."""
         attempt = attempt_name()
         local = self.storage.local_path(f"{_folder(ref)}/{attempt}")

@@ -21,6 +21,11 @@ class Reader(Protocol):
         """Everybody in the source."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether reading waits for a disk or a network, so that several threads are faster than one."""
+        ...
+
     def read(self, identity: int, sample: int) -> bytes:
         """The image file's bytes, untouched."""
         ...

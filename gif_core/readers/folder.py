@@ -14,6 +14,8 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 class FolderReader:
     """Identities in the order of their folder names, samples in the order of their file names."""
 
+    waits = True
+
     def __init__(self, source: FolderSource) -> None:
         """List the folder once; images are read when asked for."""
         self.fs, self.root = fsspec.url_to_fs(source.path)

@@ -11,6 +11,8 @@ from schemas.ingestion import SyntheticSource
 class SyntheticReader:
     """Every sample is drawn when it is read; nothing is stored."""
 
+    waits = False
+
     def __init__(self, source: SyntheticSource) -> None:
         """Nothing is drawn or counted before it is asked for."""
         self.source = source

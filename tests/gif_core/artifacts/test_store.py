@@ -8,7 +8,7 @@ import pytest
 
 from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key
 from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.store import Inputs
+from gif_core.artifacts.store import Origins
 from schemas.artifacts import ArtifactRef, MadeFrom
 
 KEY = artifact_key("tokenization", {"length": 4}, {"separation": "0" * 64})
@@ -22,12 +22,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url"))
 
 
-def draft_of(store: ArtifactStore, key: str = KEY, inputs: Inputs = INPUTS) -> AbstractContextManager[Draft]:
+def draft_of(store: ArtifactStore, key: str = KEY, inputs: Origins = INPUTS) -> AbstractContextManager[Draft]:
     return store.draft(store.ref("tokenization", key), {"length": 4}, inputs)
 
 
 def publish(
-    store: ArtifactStore, content: str = "codes", key: str = KEY, inputs: Inputs = INPUTS, *, replace: bool = False
+    store: ArtifactStore, content: str = "codes", key: str = KEY, inputs: Origins = INPUTS, *, replace: bool = False
 ) -> ArtifactRef:
     with draft_of(store, key, inputs) as draft:
         (draft.folder / "codes.txt").write_text(content)
