@@ -11,6 +11,8 @@ from typing import Any
 
 import fsspec
 
+from gif_core.artifacts.verification import sha256_of
+
 
 @dataclass(frozen=True)
 class FoundFile:
@@ -133,8 +135,7 @@ class LocalStorage:
 
     def sha256(self, path: str) -> str:
         """Digest of a stored file, read from where it is stored."""
-        with (self.root / path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(self.root / path)
 
     def remove(self, path: str) -> None:
         """Delete a file or a whole folder; nothing happens when it is not there."""

@@ -1,6 +1,6 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -149,16 +149,16 @@ def test_every_stored_file_is_what_its_manifest_says(finished: RunConfig) -> Non
     assert [check for check in checks if check.fault] == []
 
 
-def test_the_stages_log_lines_reach_the_server(finished: RunConfig) -> None:
+def test_the_stages_log_lines_reach_the_server(finished: RunConfig, wait: Callable[..., None]) -> None:
     state = gif(finished, refresh=["reporting"], return_state=True)
     run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        for _ in range(50):
-            messages = [log.message for log in client.read_logs(run)]
-            if any("is published" in message for message in messages):
-                return
-            time.sleep(0.2)
-    pytest.fail(f"no line of a stage among {messages}")
+
+    def published() -> list[str]:
+        with get_client(sync_client=True) as client:
+            return [log.name for log in client.read_logs(run) if "is published" in log.message]
+
+    wait(lambda: bool(published()), seconds=20, what="a line of a stage in the server's log")
+    assert published() == ["tasks.stage"]
 
 
 def test_the_whole_pipeline_runs_on_s3_and_reuses_it(s3_url: str, finished: RunConfig) -> None:
