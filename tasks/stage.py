@@ -25,8 +25,10 @@ Work = Callable[[RunConfig, Inputs, Draft], None]
 StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], bool], Any]
 
 
-def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
+def stage_task(stage: StageName, *, resumes: bool = False) -> Callable[[Work], StageTask]:
     """Turn a function that fills a draft into a task that returns an `ArtifactRef`.
+
+    A stage that `resumes` gets the folder of an attempt that died or failed, with what it had finished.
 
     The artifact store is the one cache: all machines share it and it knows what is really there. So the task
     asks the store rather than Prefect's result cache, and a reused stage ends in the state Cached.
@@ -35,7 +37,7 @@ def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
     def decorate(work: Work) -> StageTask:
         @task(name=stage, description=work.__doc__, cache_policy=NO_CACHE, persist_result=False)
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
-            return _find_or_make(stage, work, config, inputs, refresh=refresh)
+            return _find_or_make(stage, work, config, inputs, refresh=refresh, resumes=resumes)
 
         return run
 
@@ -43,17 +45,23 @@ def stage_task(stage: StageName) -> Callable[[Work], StageTask]:
 
 
 def _find_or_make(
-    stage: StageName, work: Work, config: RunConfig, refs: Mapping[StageName, ArtifactRef], *, refresh: bool
+    stage: StageName,
+    work: Work,
+    config: RunConfig,
+    refs: Mapping[StageName, ArtifactRef],
+    *,
+    refresh: bool,
+    resumes: bool,
 ) -> ArtifactRef | State[ArtifactRef]:
     store = ArtifactStore(config.store)
     inputs = {name: store.open(ref) for name, ref in refs.items()}
     made_from = {name: artifact.made_from for name, artifact in inputs.items()}
-    settings = stage_settings(config, stage)
+    settings = stage_settings(store, config, stage)
     ref = store.ref(stage, artifact_key(stage, settings, {name: ref.key for name, ref in refs.items()}))
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
-    with store.draft(ref, settings, made_from) as draft:
+    with store.draft(ref, settings, made_from, resume=resumes) as draft:
         work(config, inputs, draft)
         store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 State = Literal["alive", "dead", "unknown"]
+ABANDONED = "abandoned"
+MARKER = ".attempt"
+"""A file that names the artifact an attempt is for, there before anything else of it is written."""
 
 
 @cache
@@ -47,3 +50,24 @@ def owner_state(attempt: str) -> State:
     host, _, rest = attempt.partition("-")
     process = rest.partition("-")[0]
     return process_state(host, int(process)) if process.isdigit() else "unknown"
+
+
+def abandon(folder: Path) -> None:
+    """Leave an attempt's folder to the next attempt at the same artifact, under a name that is nobody's."""
+    folder.rename(folder.with_name(f"{this_host()}-{ABANDONED}-{secrets.token_hex(6)}"))
+
+
+def adopt(folder: Path, artifact: str, *, published: str | None) -> bool:
+    """Take over what a dead or failed attempt at the same artifact left beside `folder`; a rename decides who does.
+
+    The `published` attempt is never touched: its files are the artifact.
+    """
+    for left in sorted(folder.parent.glob(f"{this_host()}-*")):
+        free = left.name.split("-")[1] == ABANDONED or owner_state(left.name) == "dead"
+        try:
+            if free and left.name != published and (left / MARKER).read_text() == artifact:
+                left.rename(folder)
+                return True
+        except OSError:
+            continue
+    return False

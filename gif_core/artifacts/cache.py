@@ -53,10 +53,13 @@ def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
 
 
 def keep(source: Path, file: StoredFile) -> None:
-    """Move a file that was just uploaded into the cache: the next stage reads it."""
+    """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
     copy = _place(file)
     copy.parent.mkdir(parents=True, exist_ok=True)
-    source.replace(copy)
+    partial = copy.with_name(f".{copy.name}.{secrets.token_hex(6)}")
+    os.link(source, partial)
+    partial.replace(copy)
+    partial.unlink(missing_ok=True)
 
 
 def _place(file: StoredFile) -> Path:

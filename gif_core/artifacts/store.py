@@ -8,7 +8,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gif_core.artifacts import cache
-from gif_core.artifacts.attempts import attempt_name
+from gif_core.artifacts.attempts import MARKER, abandon, adopt, attempt_name
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.storage import Storage, open_storage, sync_folder
 from gif_core.artifacts.verification import sha256_of, verify_file
@@ -28,9 +29,8 @@ from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-MARKER = ".attempt"
-"""An empty file that makes an attempt visible in listings before it has written anything."""
-
+MOST_AT_ONCE = 8
+"""Files that are digested and uploaded at the same time."""
 
 Origins = Mapping[StageName, MadeFrom]
 NO_ORIGINS: Origins = {}
@@ -47,6 +47,11 @@ class Draft:
     folder: Path
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
+    carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
+
+    def carry(self, artifact: "Artifact", names: Iterable[str]) -> None:
+        """Take files of another artifact over as they are; publishing links or copies them within the store."""
+        self.carried |= {name: (artifact.ref, artifact.stored(name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Artifact:
 
     def path(self, name: str) -> Path:
         """A verified local file; when it is damaged the error says how to rebuild it."""
-        stored = self._stored(name)
+        stored = self.stored(name)
         where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
         try:
             local = self.storage.local_path(where)
@@ -80,7 +85,8 @@ class Artifact:
         """Names of the files, or of those that begin with `prefix`, in order."""
         return sorted(file.name for file in self.manifest.files if file.name.startswith(prefix))
 
-    def _stored(self, name: str) -> StoredFile:
+    def stored(self, name: str) -> StoredFile:
+        """The manifest's entry of a file."""
         for file in self.manifest.files:
             if file.name == name:
                 return file
@@ -124,21 +130,38 @@ class ArtifactStore:
         return Artifact(ref, manifest, self.storage)
 
     @contextmanager
-    def draft(self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Origins) -> Iterator[Draft]:
-        """A folder to write an artifact's files in; whatever was not published is removed at the end."""
+    def draft(
+        self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Origins, *, resume: bool = False
+    ) -> Iterator[Draft]:
+        """A folder to write an artifact's files in; whatever was not published is removed at the end.
+
+        With `resume` the folder is the one that a dead or failed attempt at the same artifact left, if there is one,
+        and when this attempt fails its folder stays for the next.
+        """
         attempt = attempt_name()
         local = self.storage.local_path(f"{_folder(ref)}/{attempt}")
         folder = cache.draft_folder(attempt) if local is None else local
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).touch()
+        if not resume or not adopt(folder, _folder(ref), published=self._published_attempt(ref)):
+            folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARKER).write_text(_folder(ref))
         try:
             yield Draft(ref, settings, inputs, attempt, folder)
+        except BaseException:
+            if resume and self._published_attempt(ref) != attempt:
+                abandon(folder)
+            raise
         finally:
-            (folder / MARKER).unlink(missing_ok=True)
-            if not self._is_published(ref, attempt):
-                self.storage.remove(f"{_folder(ref)}/{attempt}")
-            if local is None:
-                shutil.rmtree(folder, ignore_errors=True)
+            self._close_draft(ref, attempt, folder, local)
+
+    def _close_draft(self, ref: ArtifactRef, attempt: str, folder: Path, local: Path | None) -> None:
+        """Remove all but what is published: the whole folder, or what is hidden in it."""
+        if self._published_attempt(ref) != attempt:
+            self.storage.remove(f"{_folder(ref)}/{attempt}")
+        if local is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        for hidden in sorted(folder.glob(".*"), reverse=True):
+            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
 
     def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
         """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
@@ -168,43 +191,51 @@ class ArtifactStore:
         try:
             self.storage.create(path, content)
         except FileExistsError:
-            if self._is_published(draft.ref, draft.attempt):
+            if self._published_attempt(draft.ref) == draft.attempt:
                 return
             if self.find(draft.ref.stage, draft.ref.key, draft.inputs):
                 logger.info("%s was published by another run meanwhile: using that one", draft.ref)
                 return
             self.storage.replace(path, content)
 
-    def _is_published(self, ref: ArtifactRef, attempt: str) -> bool:
-        """Whether the manifest names this attempt's files.
+    def _published_attempt(self, ref: ArtifactRef) -> str | None:
+        """The attempt whose files the manifest names.
 
         Asked of the store itself: an interrupted commit may have been carried out all the same.
         """
         try:
             manifest = self._manifest(ref)
         except ArtifactDamagedError:
-            return False
-        return manifest is not None and any(file.path.startswith(f"{attempt}/") for file in manifest.files)
+            return None
+        return manifest.files[0].path.split("/")[0] if manifest and manifest.files else None
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
-        files = []
-        for path in sorted(path for path in draft.folder.rglob("*") if path.is_file() and path.name != MARKER):
-            name = path.relative_to(draft.folder).as_posix()
-            stored = StoredFile(
-                name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path)
-            )
-            self._store_file(path, f"{_folder(draft.ref)}/{stored.path}", stored)
-            files.append(stored)
-        return tuple(files)
+        """Digest and store all files, several at a time."""
+        paths = [path for path in draft.folder.rglob("*") if path.is_file() and not _is_hidden(draft, path)]
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_AT_ONCE)) as pool:
+            files = list(pool.map(lambda path: self._store_file(draft, path), paths))
+        return tuple(sorted(files + self._carry_files(draft), key=lambda file: file.name))
 
-    def _store_file(self, path: Path, where: str, stored: StoredFile) -> None:
+    def _carry_files(self, draft: Draft) -> list[StoredFile]:
+        files = []
+        for name, (ref, source) in draft.carried.items():
+            stored = source.model_copy(update={"path": f"{draft.attempt}/{name}"})
+            self.storage.copy(f"{_folder(ref)}/{source.path}", f"{_folder(draft.ref)}/{stored.path}")
+            files.append(stored)
+        return files
+
+    def _store_file(self, draft: Draft, path: Path) -> StoredFile:
+        name = path.relative_to(draft.folder).as_posix()
+        stored = StoredFile(name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path))
+        where = f"{_folder(draft.ref)}/{stored.path}"
         if self.storage.local_path(where) is None:
             self.storage.upload(path, where)
             cache.keep(path, stored)
-            return
+            return stored
         with path.open("rb") as file:
             os.fsync(file.fileno())
         sync_folder(path.parent)
+        return stored
 
     def refs(self, stage: StageName | None = None) -> list[ArtifactRef]:
         """All published artifacts, of one stage or of all."""
@@ -241,6 +272,11 @@ class ArtifactStore:
             return Manifest.model_validate_json(content)
         except ValidationError as error:
             raise ArtifactDamagedError(f"the manifest of {ref} cannot be read: {error}") from None
+
+
+def _is_hidden(draft: Draft, path: Path) -> bool:
+    """Whether a file is the stage's own business: it is not published, and gone when the artifact is."""
+    return path.relative_to(draft.folder).parts[0].startswith(".")
 
 
 def _folder(ref: ArtifactRef) -> str:

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gif_core.artifacts.attempts import owner_state
+from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import FoundFile
-from gif_core.artifacts.store import MANIFEST, MARKER, ArtifactStore
+from gif_core.artifacts.store import MANIFEST, ArtifactStore
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.stages import STAGES
 

@@ -14,14 +14,16 @@ OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir
 KEY = "a" * 64
 
 
-def publish(store: ArtifactStore, content: str, *, replace: bool) -> None:
-    with store.draft(store.ref("training", KEY), {}, {}) as draft:
+def publish(store: ArtifactStore, content: str, *, replace: bool, resume: bool = False) -> None:
+    with store.draft(store.ref("training", KEY), {}, {}, resume=resume) as draft:
+        (draft.folder / ".work").mkdir(exist_ok=True)
+        (draft.folder / ".work" / "journal").write_text(content)
         for name in ("backbone", "head"):
             (draft.folder / name).write_text(content)
         store.publish(draft, replace=replace)
 
 
-def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace: bool) -> bool:
+def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace: bool, resume: bool) -> bool:
     """Publish in a child process that kills itself at file operation `number`; True if it got to the end."""
     child = os.fork()
     if child == 0:
@@ -35,7 +37,7 @@ def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(count)
-        publish(store, content, replace=replace)
+        publish(store, content, replace=replace, resume=resume)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -45,18 +47,21 @@ def contents(store: ArtifactStore) -> set[str]:
     return {artifact.path(name).read_text() for name in ("backbone", "head")}
 
 
+@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_kill_at_any_file_operation_leaves_nothing_or_the_whole_artifact(tmp_path: Path, replace: bool) -> None:
+def test_a_kill_at_any_file_operation_leaves_nothing_or_the_whole_artifact(
+    tmp_path: Path, replace: bool, resume: bool
+) -> None:
     outcomes = set()
     for number in range(200):
         store = ArtifactStore(str(tmp_path / str(number)))
         if replace:
             publish(store, "old", replace=False)
-        finished = publish_and_die(store, "new", number, replace=replace)
+        finished = publish_and_die(store, "new", number, replace=replace, resume=resume)
         assert [check.fault for check in verify_artifacts(store, store.refs()) if check.fault] == []
         found = store.find("training", KEY)
         outcomes.add(tuple(contents(store)) if found else ())
-        publish(store, "newer", replace=True)
+        publish(store, "newer", replace=True, resume=resume)
         assert contents(store) == {"newer"}
         remove_leftovers(store, find_leftovers(store))
         assert contents(store) == {"newer"}

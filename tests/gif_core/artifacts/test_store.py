@@ -9,6 +9,7 @@ import pytest
 from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key
 from gif_core.artifacts.cache import cache_folder
 from gif_core.artifacts.store import Origins
+from gif_core.artifacts.upkeep import verify_artifacts
 from schemas.artifacts import ArtifactRef, MadeFrom
 
 KEY = artifact_key("tokenization", {"length": 4}, {"separation": "0" * 64})
@@ -70,6 +71,41 @@ def test_a_failed_draft_leaves_nothing_behind(store: ArtifactStore) -> None:
         raise KeyboardInterrupt
     assert not draft.folder.exists()
     assert list(store.storage.find("tokenization")) == []
+
+
+def test_a_failed_attempt_that_can_be_resumed_is_given_to_the_next_one_of_the_same_key(store: ArtifactStore) -> None:
+    def attempt(key: str) -> AbstractContextManager[Draft]:
+        return store.draft(store.ref("tokenization", key), {"length": 4}, INPUTS, resume=True)
+
+    with contextlib.suppress(KeyboardInterrupt), attempt(KEY) as failed:
+        (failed.folder / "codes.txt").write_text("done")
+        (failed.folder / ".work").mkdir()
+        (failed.folder / ".work" / "journal").write_text("one file")
+        raise KeyboardInterrupt
+    with attempt(OTHER_KEY) as other:
+        assert not (other.folder / "codes.txt").exists()
+    with attempt(KEY) as draft:
+        assert (draft.folder / ".work" / "journal").read_text() == "one file"
+        ref = store.publish(draft)
+    assert store.open(ref).names() == ["codes.txt"]
+    assert store.open(ref).path("codes.txt").read_text() == "done"
+    assert not (draft.folder / ".work").exists()
+    with attempt(KEY) as again:
+        assert not (again.folder / "codes.txt").exists()
+    assert store.open(ref).path("codes.txt").read_text() == "done"
+
+
+def test_files_carried_over_from_another_artifact_are_its_own_from_then_on(store: ArtifactStore) -> None:
+    old = store.open(publish(store, "old"))
+    with draft_of(store, OTHER_KEY) as draft:
+        (draft.folder / "more.txt").write_text("more")
+        draft.carry(old, ["codes.txt", "parts/a.txt"])
+        new = store.open(store.publish(draft))
+    assert new.names() == ["codes.txt", "more.txt", "parts/a.txt"]
+    assert new.stored("codes.txt").sha256 == old.stored("codes.txt").sha256
+    store.remove(old.ref)
+    assert store.find("tokenization", OTHER_KEY)
+    assert [check.fault for check in verify_artifacts(store, [new.ref]) if check.fault] == []
 
 
 def test_the_second_writer_of_a_key_adopts_the_first_ones_artifact(store: ArtifactStore) -> None:
