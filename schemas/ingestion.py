@@ -1,4 +1,4 @@
-"""Settings of ingestion: where the faces come from and which identities are kept aside."""
+"""Settings of ingestion: where the faces come from, which are refused, and who is kept aside."""
 
 from typing import Annotated, Literal
 
@@ -32,11 +32,43 @@ class FolderSource(Frozen):
 
     kind: Literal["folder"] = "folder"
     path: Address
+    landmarks: Address | None = None
+    """A text file with lines of `label/image.jpg x1 y1 … x5 y5`: eyes, nose and mouth corners, by which the images
+    are aligned. Without it they are taken as aligned already."""
 
 
-SOURCE_KINDS = ("synthetic", "folder")
+class RecordIOSource(Frozen):
+    """MXNet RecordIO: a `.rec` file (with or without its `.idx`), or a folder or pattern of them."""
 
-Source = Annotated[SyntheticSource | FolderSource, Field(discriminator="kind")]
+    kind: Literal["recordio"] = "recordio"
+    path: Address
+
+
+class WebDatasetSource(Frozen):
+    """Tar files of `key.jpg` with `key.cls` or `key.json`, or of folders per identity: one, a folder or a pattern."""
+
+    kind: Literal["webdataset"] = "webdataset"
+    path: Address
+    label: str = "label"
+    """The field of `key.json` that names the person; then comes `key.cls`, then the member's folder."""
+
+
+class TableSource(Frozen):
+    """Parquet or Arrow files with a column of images, as Hugging Face writes them: one, a folder or a pattern."""
+
+    kind: Literal["parquet", "arrow"] = "parquet"
+    path: Address
+    image: str = "image"
+    """Column of images: bytes, or a struct of `bytes` and `path`."""
+    label: str = "label"
+    """Column that names the person: numbers or text."""
+
+
+SOURCE_KINDS = ("synthetic", "folder", "recordio", "webdataset", "parquet", "arrow")
+
+Source = Annotated[
+    SyntheticSource | FolderSource | RecordIOSource | WebDatasetSource | TableSource, Field(discriminator="kind")
+]
 
 
 class IngestionConfig(Frozen):
@@ -47,5 +79,16 @@ class IngestionConfig(Frozen):
     """Share of identities kept aside for verification: never embedded, coded or trained on."""
     min_samples: PositiveInt = 1
     """Identities with fewer images are left out."""
+    smallest_side: PositiveInt = 16
+    """Images narrower or lower than this many pixels go to the quarantine."""
+    largest_side: PositiveInt = 4096
+    """Images that declare more than this many pixels a side go to the quarantine."""
+    decode_all: bool = False
+    """Decode every image once. Without it a usual JPEG is checked by its structure, which is far faster and finds
+    all that a decoder would refuse."""
+    max_bad_fraction: float = Field(default=0.01, ge=0, le=1)
+    """Stop when more than this share of the images is bad."""
+    incremental: bool = True
+    """When the sources have only grown since faces were ingested with these settings, read only what is new."""
     shard_bytes: int = Field(default=256 * 2**20, ge=2**16, le=2**30)
     """Image bytes in one Arrow file."""

@@ -1,13 +1,30 @@
 """Readers: one small file per format, all with the protocol of `base`."""
 
-from gif_core.readers.base import Reader, SourceIdentity
+from gif_core.readers.base import Reader
 from gif_core.readers.folder import FolderReader
+from gif_core.readers.recordio import RecordIOReader
 from gif_core.readers.synthetic import SyntheticReader
-from schemas.ingestion import FolderSource, Source
+from gif_core.readers.tables import TableReader
+from gif_core.readers.webdataset import WebDatasetReader
+from schemas.ingestion import FolderSource, RecordIOSource, Source, SyntheticSource, TableSource
 
-__all__ = ["FolderReader", "Reader", "SourceIdentity", "SyntheticReader", "open_reader"]
+__all__ = [
+    "FolderReader",
+    "Reader",
+    "RecordIOReader",
+    "SyntheticReader",
+    "TableReader",
+    "WebDatasetReader",
+    "open_reader",
+]
 
 
 def open_reader(source: Source) -> Reader:
     """The reader that fits a configured source."""
-    return FolderReader(source) if isinstance(source, FolderSource) else SyntheticReader(source)
+    if isinstance(source, SyntheticSource):
+        return SyntheticReader(source)
+    if isinstance(source, FolderSource):
+        return FolderReader(source)
+    if isinstance(source, RecordIOSource):
+        return RecordIOReader(source)
+    return TableReader(source) if isinstance(source, TableSource) else WebDatasetReader(source)

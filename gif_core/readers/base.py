@@ -1,37 +1,132 @@
 """What every reader of a face dataset offers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+# Shapes: R records of a source, P people of a source.
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.image_files import BadImageError
+
+Content = bytes | BadImageError
+"""The image file's bytes, untouched, or why there are none."""
+IMAGE_ENDINGS: Final = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+LARGEST_IMAGE: Final = 64 * 2**20
+"""Bytes. No image of a face is larger; a damaged length must not fill the memory."""
+LONGEST_LABEL: Final = 1000
+"""Characters; what is longer names nobody."""
 
 
-@dataclass(frozen=True)
-class SourceIdentity:
-    """One person as the source names them."""
+class SourceFile(NamedTuple):
+    """One file of a source: when it is still the same, so is what was read from it."""
 
-    label: str
-    num_samples: int
+    name: str
+    size: int
+    digest: str
+
+
+class Fault(NamedTuple):
+    """Something in a source that cannot be used, found when the source was listed."""
+
+    record: str
+    reason: str
+
+
+@dataclass
+class People:
+    """Numbers for the labels of a source, in the order in which they are first met."""
+
+    labels: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, label: str) -> int:
+        """The person's number, a new one for a new label."""
+        found = self.numbers.setdefault(label, len(self.labels))
+        if found == len(self.labels):
+            self.labels.append(label)
+        return found
+
+
+def is_text(text: str) -> bool:
+    """Whether tables can hold it: names of files and JSON may have parts of characters in them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_label(text: str) -> bool:
+    """Whether it can name a person."""
+    return 0 < len(text) <= LONGEST_LABEL and is_text(text)
+
+
+def printable(text: str) -> str:
+    """The same text, with parts of characters as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class Listing(Protocol):
+    """What a source holds: found when first asked for, without reading images where the format allows it."""
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The people's names in a stable order."""
+        ...
+
+    @property
+    def person_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The person on each record's image."""
+        ...
+
+    @property
+    def file_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The file in which each record lies, as a row of the reader's `files`."""
+        ...
+
+    @property
+    def size_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """The bytes of each record, at least about."""
+        ...
+
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """What is no record with a label."""
+        ...
 
 
 class Reader(Protocol):
-    """Identities in a stable order, and the encoded image of any sample. Safe to call from many threads."""
+    """People, and the encoded images of any records."""
 
     @property
-    def identities(self) -> Sequence[SourceIdentity]:
-        """Everybody in the source."""
+    def files(self) -> Sequence[SourceFile]:
+        """The files of the source."""
         ...
 
     @property
-    def waits(self) -> bool:
-        """Whether reading waits for a disk or a network, so that several threads are faster than one."""
+    def listing(self) -> Listing:
+        """What the files hold."""
         ...
 
-    def read(self, identity: int, sample: int) -> bytes:
-        """The image file's bytes, untouched."""
+    @property
+    def threads(self) -> int | None:
+        """How many threads may read at once; None: as many as there are."""
         ...
 
-    def name(self, identity: int, sample: int) -> str:
-        """Where the sample is in its source, for messages and quarantine."""
+    @property
+    def in_any_order(self) -> bool:
+        """Whether records far from each other are read about as fast as neighbours."""
+        ...
+
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """The images of these records, in the order asked for."""
+        ...
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """Where the records are in their source, for messages and quarantine."""
         ...
 
     def describe(self) -> dict[str, Any]:

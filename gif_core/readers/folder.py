@@ -1,53 +1,205 @@
 """A folder with one sub-folder of images per identity, local or on any fsspec file system."""
 
-import hashlib
+# Shapes: R records.
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import cv2
 import fsspec
+import numpy as np
+import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
+from numpy.typing import NDArray
 
-from gif_core.readers.base import SourceIdentity
+from gif_core.alignment import align
+from gif_core.image_files import BadImageError, ImageLimits, check_image
+from gif_core.readers.base import IMAGE_ENDINGS, LARGEST_IMAGE, Content, Fault, SourceFile, is_text, printable
+from gif_core.readers.files import fingerprint
+from gif_core.readers.landmarks import Landmarks, read_landmarks
 from schemas.ingestion import FolderSource
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+LISTING_THREADS = 16
+ALIGNED_QUALITY = 95
+"""JPEG quality of images that are warped here."""
+
+Entry = tuple[str, int]
+"""A file's name and size."""
+
+
+@dataclass(frozen=True)
+class FolderListing:
+    """Identities in the order of their folder names, images in the order of their file names."""
+
+    labels: list[str]
+    person_R: NDArray[np.int32]
+    name_R: pa.Array
+    size_R: NDArray[np.int64]
+    faults: Sequence[Fault] = ()
+
+    @property
+    def file_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """Every image is a file of its own."""
+        return np.arange(len(self.person_R), dtype=np.int32)
+
+
+class FolderFiles(Sequence[SourceFile]):
+    """The images as files of the source, made when they are asked for: there may be millions."""
+
+    def __init__(self, listing: FolderListing, landmarks: SourceFile | None) -> None:
+        """Take the images, and the landmarks' file last, if there is one."""
+        self.listing, self.landmarks = listing, landmarks
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self.listing.size_R) + (self.landmarks is not None)
+
+    def __getitem__(self, row: Any) -> Any:
+        """One file."""
+        if self.landmarks is not None and row == len(self.listing.size_R):
+            return self.landmarks
+        if not 0 <= row < len(self.listing.size_R):
+            raise IndexError(row)
+        label = self.listing.labels[self.listing.person_R[row]]
+        return SourceFile(f"{label}/{self.listing.name_R[row].as_py()}", int(self.listing.size_R[row]), "")
 
 
 class FolderReader:
-    """Identities in the order of their folder names, samples in the order of their file names."""
+    """Reads one file per record; what can no longer be read goes to the quarantine."""
 
-    waits = True
+    threads: int | None = None
+    in_any_order = True
 
     def __init__(self, source: FolderSource) -> None:
-        """List the folder once; images are read when asked for."""
-        self.fs, self.root = fsspec.url_to_fs(source.path)
+        """Look whether the folder is there; it is listed when first asked for."""
+        self.fs, self.root = fsspec.url_to_fs(source.path, use_listings_cache=False)
         if not self.fs.isdir(self.root):
             raise FileNotFoundError(f"ingestion.sources: there is no folder {source.path}")
-        self.files, self.fingerprint = self._list()
-        if not self.files:
-            wanted = " ".join(IMAGE_ENDINGS)
-            raise ValueError(f"ingestion.sources: {source.path} has no sub-folder with images ({wanted})")
-        self.identities = [SourceIdentity(label, len(names)) for label, names in self.files.items()]
+        self.address, self.landmarks_address = source.path, source.landmarks
 
-    def read(self, identity: int, sample: int) -> bytes:
-        """The image file's bytes, untouched."""
-        content: bytes = self.fs.cat_file(f"{self.root}/{self.name(identity, sample)}")
-        return content
+    @cached_property
+    def listing(self) -> FolderListing:
+        """Names and sizes of all images, kept compact."""
+        labels: list[str] = []
+        faults: list[Fault] = []
+        persons, names, sizes = array("i"), [], array("q")
+        for label, entries in _list_people(self.fs, self.root):
+            images = [(name, size) for name, size in entries if is_text(label + name)]
+            if images:
+                persons.extend([len(labels)] * len(images))
+                labels.append(label)
+                names.append(pa.array([name for name, _ in images], pa.large_string()))
+                sizes.extend(size for _, size in images)
+            if len(images) < len(entries):
+                faults += [_unreadable(f"{label}/{name}") for name, _ in entries if not is_text(label + name)]
+        if not labels:
+            raise ValueError(
+                f"ingestion.sources: {self.address} has no sub-folder with images ({' '.join(IMAGE_ENDINGS)})"
+            )
+        person_R, size_R = np.frombuffer(persons, np.int32), np.frombuffer(sizes, np.int64)
+        return FolderListing(labels, person_R, pa.concat_arrays(names), size_R, faults)
 
-    def name(self, identity: int, sample: int) -> str:
-        """Path below the folder."""
-        label = self.identities[identity].label
-        return f"{label}/{self.files[label][sample]}"
+    @cached_property
+    def landmarks(self) -> Landmarks | None:
+        """Five points for every image, when the source has them."""
+        return read_landmarks(self.landmarks_address) if self.landmarks_address else None
+
+    @property
+    def files(self) -> FolderFiles:
+        """Every image is a file."""
+        return FolderFiles(self.listing, self.landmarks.file if self.landmarks else None)
 
     def describe(self) -> dict[str, Any]:
         """A digest of all names and sizes: it changes when images come, go or change size."""
-        return {"kind": "folder", "fingerprint": self.fingerprint}
+        return {"kind": "folder", "fingerprint": fingerprint(self.files)}
 
-    def _list(self) -> tuple[dict[str, list[str]], str]:
-        files: dict[str, list[str]] = {}
-        digest = hashlib.sha256()
-        found = self.fs.find(self.root, maxdepth=2, detail=True)
-        for path in sorted(found):
-            label, _, name = path.removeprefix(f"{self.root}/").partition("/")
-            if name.lower().endswith(IMAGE_ENDINGS):
-                files.setdefault(label, []).append(name)
-                digest.update(f"{label}/{name}\0{found[path]['size']}\n".encode())
-        return files, digest.hexdigest()
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """Paths below the folder."""
+        files = self.files
+        return [files[record].name for record in records.tolist()]
+
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """The images, aligned when the source has landmarks and otherwise untouched."""
+        sizes = self.listing.size_R[records].tolist()
+        for name, size in zip(self.names(records), sizes, strict=True):
+            try:
+                if size > LARGEST_IMAGE:
+                    raise BadImageError(f"too large: a file of {size} bytes")
+                content = self._read_file(f"{self.root}/{name}")
+                yield _align(content, name, self.landmarks) if self.landmarks else content
+            except (FileNotFoundError, PermissionError) as error:
+                yield BadImageError(f"cannot be read: {error.strerror or error}")
+            except BadImageError as error:
+                yield error
+
+    def _read_file(self, path: str) -> bytes:
+        if isinstance(self.fs, LocalFileSystem):
+            return Path(path).read_bytes()
+        content: bytes = self.fs.cat_file(path)
+        return content
+
+
+def _unreadable(name: str) -> Fault:
+    return Fault(printable(name), "its name is not UTF-8")
+
+
+def _align(content: bytes, name: str, landmarks: Landmarks) -> bytes:
+    points_52 = landmarks.points.get(name)
+    if points_52 is None:
+        raise BadImageError("no landmarks for this image")
+    check_image(content, ImageLimits(1, 2**14))
+    image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    if image is None:
+        raise BadImageError("cannot be decoded")
+    try:
+        face = align(np.asarray(image, np.uint8), points_52)
+    except ValueError as error:
+        raise BadImageError(f"its landmarks cannot be used: {error}") from None
+    encoded: bytes = cv2.imencode(".jpg", face, [cv2.IMWRITE_JPEG_QUALITY, ALIGNED_QUALITY])[1].tobytes()
+    return encoded
+
+
+def _list_people(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:
+    """Every sub-folder in the order of names, with its images; remote ones are listed by several threads."""
+    if isinstance(fs, LocalFileSystem):
+        with os.scandir(root) as found:
+            labels = sorted(entry.name for entry in found if entry.is_dir() and _is_visible(entry.name))
+        for label in labels:
+            yield label, _list_local(Path(root, label))
+        return
+    folders = [entry["name"].rpartition("/")[2] for entry in fs.ls(root, detail=True) if entry["type"] == "directory"]
+    labels = sorted(filter(_is_visible, folders))
+    with ThreadPoolExecutor(LISTING_THREADS) as pool:
+        for start in range(0, len(labels), 16 * LISTING_THREADS):
+            some = labels[start : start + 16 * LISTING_THREADS]
+            yield from zip(some, pool.map(lambda label: _list_remote(fs, f"{root}/{label}"), some), strict=True)
+
+
+def _list_local(folder: Path) -> list[Entry]:
+    with os.scandir(folder) as found:
+        images = [entry for entry in found if _is_image(entry.name) and entry.is_file()]
+        return sorted((entry.name, entry.stat().st_size) for entry in images)
+
+
+def _list_remote(fs: Any, folder: str) -> list[Entry]:
+    found = [
+        (entry["name"].rpartition("/")[2], entry["size"])
+        for entry in fs.ls(folder, detail=True)
+        if entry["type"] == "file"
+    ]
+    return sorted((name, int(size)) for name, size in found if _is_image(name))
+
+
+def _is_visible(name: str) -> bool:
+    """Systems keep things of their own in what begins with a dot."""
+    return not name.startswith(".")
+
+
+def _is_image(name: str) -> bool:
+    return _is_visible(name) and name.lower().endswith(IMAGE_ENDINGS)

@@ -1,38 +1,91 @@
 """Faces that the project draws itself, as a source like any other."""
 
+# Shapes: R records, P people.
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gif_core.readers.base import SourceIdentity
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.readers.base import Content, Fault, SourceFile
 from gif_core.synthetic import draw_jpeg, sample_count
 from schemas.ingestion import SyntheticSource
+
+
+@dataclass(frozen=True)
+class SyntheticListing:
+    """Everybody, one after the other."""
+
+    labels: list[str]
+    counts_P: NDArray[np.int32]
+    faults: Sequence[Fault] = ()
+
+    @cached_property
+    def person_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The person on each image."""
+        return np.repeat(np.arange(len(self.counts_P), dtype=np.int32), self.counts_P)
+
+    @property
+    def size_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """Bytes of a drawn JPEG, about."""
+        return np.full(len(self.person_R), 4096)
+
+    @property
+    def file_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """A person counts as a file."""
+        return self.person_R
+
+    @cached_property
+    def start_P(self) -> NDArray[np.int64]:  # noqa: N802
+        """The first record of each person."""
+        return np.cumsum(self.counts_P, dtype=np.int64) - self.counts_P
 
 
 class SyntheticReader:
     """Every sample is drawn when it is read; nothing is stored."""
 
-    waits = False
+    threads: int | None = 1
+    """Drawing is Python's work: more threads are slower."""
+    in_any_order = True
 
     def __init__(self, source: SyntheticSource) -> None:
         """Nothing is drawn or counted before it is asked for."""
         self.source = source
 
     @cached_property
-    def identities(self) -> list[SourceIdentity]:
+    def listing(self) -> SyntheticListing:
         """Everybody, with the number of their samples."""
-        return [SourceIdentity(f"person-{i:06d}", self._count(i)) for i in range(self.source.identities)]
+        people = range(self.source.identities)
+        counts = np.fromiter((self._count(person) for person in people), np.int32, len(people))
+        return SyntheticListing([f"person-{person:06d}" for person in people], counts)
 
-    def read(self, identity: int, sample: int) -> bytes:
-        """A JPEG file."""
-        return draw_jpeg(self.source.seed, identity, sample)
+    @cached_property
+    def files(self) -> list[SourceFile]:
+        """A person counts as a file."""
+        mark = f"{self.source.seed}/{self.source.smallest}/{self.source.largest}"
+        counts = self.listing.counts_P.tolist()
+        return [SourceFile(label, count, mark) for label, count in zip(self.listing.labels, counts, strict=True)]
 
-    def name(self, identity: int, sample: int) -> str:
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """JPEG files."""
+        for record in records.tolist():
+            yield draw_jpeg(self.source.seed, *self._place(record))
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
         """Person and number."""
-        return f"{self.identities[identity].label}/{sample}"
+        places = map(self._place, records.tolist())
+        return [f"{self.listing.labels[person]}/{sample}" for person, sample in places]
 
     def describe(self) -> dict[str, Any]:
         """The settings are all there is to know."""
         return self.source.model_dump(mode="json")
+
+    def _place(self, record: int) -> tuple[int, int]:
+        person = int(self.listing.person_R[record])
+        return person, record - int(self.listing.start_P[person])
 
     def _count(self, identity: int) -> int:
         source = self.source

@@ -1,0 +1,29 @@
+"""Doing work ahead of whoever needs it: in threads, in order, and never too far."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+PREFETCH_DEPTH: Final = 2
+
+Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
+
+
+def prefetch(
+    load: Callable[[Item], Loaded], items: Iterable[Item], depth: int = PREFETCH_DEPTH, workers: int = 1
+) -> Generator[Loaded, None, None]:
+    """`load` of every item in order, at most `depth` ahead, in threads that end with this iterator."""
+    pending: deque[Future[Loaded]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="gif-prefetch") as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(load, item))
+                if len(pending) > depth:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,93 @@
+"""One column of a Parquet or Arrow file, from front to back, with bounds on what a damaged file can ask for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gif_core.readers.base import LARGEST_IMAGE
+from gif_core.readers.files import Blob, BlobFile
+from schemas.errors import GifError
+
+ARROW_FILE: Final = b"ARROW1"
+BUFFER: Final = 8 * 2**20
+"""Bytes of a Parquet column that are fetched at a time; pyarrow would take all that the file has of it."""
+MOST_FOLDED: Final = 100
+"""How many times larger than its file a group of rows may become; images hardly grow at all."""
+
+
+class UnreadableTableError(GifError, ValueError):
+    """A file that is no Parquet or Arrow file, is damaged, or lacks a column."""
+
+
+def read_schema(blob: Blob) -> pa.Schema:
+    """Names and types of the columns."""
+    return _open_parquet(blob).schema_arrow if _is_parquet(blob) else _open_arrow(blob).schema
+
+
+def read_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
+    """One column from front to back; Parquet is decoded some `rows` at a time, Arrow as it was written."""
+    count = 0
+    for chunk in _parquet_column(blob, name, rows) if _is_parquet(blob) else _arrow_column(blob, name):
+        count += len(chunk)
+        if count > blob.size:
+            raise UnreadableTableError("it has more rows than bytes")
+        yield chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _is_parquet(blob: Blob) -> bool:
+    return blob.path.endswith(".parquet")
+
+
+def _open_parquet(blob: Blob) -> pq.ParquetFile:
+    return pq.ParquetFile(BlobFile(blob), buffer_size=BUFFER, pre_buffer=False)
+
+
+def _parquet_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
+    parquet = _open_parquet(blob)
+    _find_column(parquet.schema_arrow, name)
+    for number in range(parquet.num_row_groups):
+        size = parquet.metadata.row_group(number).total_byte_size
+        if size > LARGEST_IMAGE + MOST_FOLDED * blob.size:
+            raise UnreadableTableError(f"row group {number} unfolds to {size} bytes")
+    for batch in parquet.iter_batches(rows, columns=[name], use_threads=False):
+        yield batch.column(name)
+
+
+def _open_arrow(blob: Blob, *columns: int) -> Any:
+    """A reader for Arrow files, or for streams as Hugging Face saves them, and for some columns or all."""
+    is_file = blob.read(0, len(ARROW_FILE)) == ARROW_FILE
+    options = pa.ipc.IpcReadOptions(included_fields=list(columns))
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(BlobFile(blob), options=options)
+
+
+def _arrow_column(blob: Blob, name: str) -> Iterator[pa.Array]:
+    reader = _open_arrow(blob, _find_column(read_schema(blob), name))
+    is_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
+    for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+        batch.validate(full=True)
+        yield batch.column(name)
+
+
+def _find_column(schema: pa.Schema, name: str) -> int:
+    found: int = schema.get_field_index(name)
+    if found < 0:
+        raise UnreadableTableError(f"there is no single column {name!r}; it has: {', '.join(schema.names)}")
+    return found
+
+
+@contextmanager
+def explained(blob: Blob) -> Iterator[None]:
+    """Name the file in whatever is wrong with it."""
+    try:
+        yield
+    except UnreadableTableError as error:
+        raise UnreadableTableError(f"{blob.name}: {error}") from None
+    except (pa.ArrowException, MemoryError, UnicodeDecodeError) as error:
+        raise UnreadableTableError(f"{blob.name} cannot be read, it is damaged or no table: {error}") from error
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:  # pyarrow's own are neither
+            raise
+        raise UnreadableTableError(f"{blob.name} cannot be read, it is damaged or no table: {error}") from error

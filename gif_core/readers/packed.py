@@ -1,0 +1,150 @@
+"""What the formats that pack many images into one file have in common: an index, and reading by ranges."""
+
+# Shapes: R records.
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.readers.base import Content, Fault, People, SourceFile
+from gif_core.readers.files import Blob, find_blobs, fingerprint
+
+GAP = 64 * 1024
+"""Records that are closer than this are fetched in one read."""
+SPAN = 8 * 2**20
+"""Reads are cut at multiples of this, so that they stay small however many records are asked for."""
+
+
+@dataclass
+class PackedListing:
+    """Where every record's image lies, as compact arrays that grow."""
+
+    people: People = field(default_factory=People)
+    persons: "array[int]" = field(default_factory=lambda: array("i"))
+    files: "array[int]" = field(default_factory=lambda: array("i"))
+    keys: "array[int]" = field(default_factory=lambda: array("q"))
+    starts: "array[int]" = field(default_factory=lambda: array("q"))
+    lengths: "array[int]" = field(default_factory=lambda: array("q"))
+    faults: list[Fault] = field(default_factory=list)
+
+    def extend(
+        self,
+        labels: NDArray[np.int64],
+        file: int,
+        keys: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+    ) -> None:
+        """Take many records of one file, with numbers for labels."""
+        found, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        numbers = np.empty(len(found), np.int32)
+        for place in np.argsort(first).tolist():
+            numbers[place] = self.people.number(str(found[place]))
+        self.persons.frombytes(numbers[inverse].tobytes())
+        self.files.frombytes(np.full(len(labels), file, np.int32).tobytes())
+        self.keys.frombytes(keys.astype(np.int64).tobytes())
+        self.starts.frombytes(starts.astype(np.int64).tobytes())
+        self.lengths.frombytes(lengths.astype(np.int64).tobytes())
+
+    def add(self, label: str, file: int, key: int, start: int, length: int) -> None:
+        """Take one record; `start` and `length` are those of the image's bytes."""
+        self.persons.append(self.people.number(label))
+        self.files.append(file)
+        self.keys.append(key)
+        self.starts.append(start)
+        self.lengths.append(length)
+
+    @property
+    def labels(self) -> list[str]:
+        """The people's names in the order in which they were met."""
+        return self.people.labels
+
+    @property
+    def person_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The person on each record's image."""
+        return np.frombuffer(self.persons, np.int32)
+
+    @property
+    def file_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The file in which each record lies."""
+        return np.frombuffer(self.files, np.int32)
+
+    @cached_property
+    def start_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """Where each image begins in its file."""
+        return np.frombuffer(self.starts, np.int64)
+
+    @cached_property
+    def size_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """The bytes of each image."""
+        return np.frombuffer(self.lengths, np.int64)
+
+
+class PackedReader:
+    """Reads the images of a listing; neighbours in a file come in one read. A format adds how it is listed."""
+
+    threads: int | None = None
+    kind: str
+    ending: str
+    what: str
+
+    def __init__(self, address: str) -> None:
+        """Find the files; they are looked through when the listing is first asked for."""
+        self.blobs: list[Blob] = find_blobs(address, self.ending, self.what)
+        self.in_any_order = all(blob.is_local for blob in self.blobs)
+
+    @cached_property
+    def files(self) -> list[SourceFile]:
+        """The files of the source."""
+        return [blob.describe() for blob in self.blobs]
+
+    def describe(self) -> dict[str, Any]:
+        """Names, sizes and the ends of all files."""
+        return {"kind": self.kind, "fingerprint": fingerprint(self.files)}
+
+    @cached_property
+    def listing(self) -> PackedListing:
+        """Look through all files once."""
+        listing = PackedListing()
+        for number, blob in enumerate(self.blobs):
+            self.list_file(listing, number, blob)
+        return listing
+
+    def list_file(self, listing: PackedListing, number: int, blob: Blob) -> None:
+        """Add one file's records."""
+        raise NotImplementedError
+
+    def unpack(self, record: int, content: bytes) -> Content:
+        """The image within a record's bytes: all of them, unless the format says otherwise."""
+        return content
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """File and number."""
+        files, keys = self.listing.files, self.listing.keys
+        return [f"{self.blobs[files[record]].name}#{keys[record]}" for record in records.tolist()]
+
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """The images of these records, in the order asked for."""
+        starts, lengths = self.listing.start_R[records], self.listing.size_R[records]
+        ends, files = starts + lengths, self.listing.file_R[records]
+        distance = starts[1:] - ends[:-1]
+        apart = (files[1:] != files[:-1]) | (distance < 0) | (distance > GAP)
+        apart |= starts[1:] // SPAN != starts[:-1] // SPAN
+        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(records)] if len(records) else []
+        for first, last in pairwise(bounds):
+            yield from self._read_span(records[first:last], starts[first:last], ends[first:last])
+
+    def _read_span(
+        self, records: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Iterator[Content]:
+        base = int(starts[0])
+        block = self.blobs[self.listing.files[int(records[0])]].read(base, int(ends[-1]))
+        spans = zip(records.tolist(), (starts - base).tolist(), (ends - base).tolist(), strict=True)
+        for record, start, end in spans:
+            yield self.unpack(record, block[start:end])

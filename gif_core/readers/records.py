@@ -1,0 +1,222 @@
+"""Records of MXNet RecordIO files: where they lie, and what their headers say.
+
+A record is `magic, cflag and length, data, padding to 4`. Data in which the magic would stand at a multiple of
+four is split there into parts (cflag 1, 2, 3). A face's data is `flag, label, id, id2`, then `flag` more labels,
+then the image file.
+"""
+
+# Shapes: K records of one file.
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gif_core.readers.base import LARGEST_IMAGE
+from gif_core.readers.files import Blob, Window
+
+MAGIC: Final = 0xCED7230A
+MAGIC_BYTES: Final = struct.pack("<I", MAGIC)
+WHOLE, FIRST, MIDDLE, LAST = range(4)
+LENGTH: Final = (1 << 29) - 1
+"""Bits of the length; those above are the cflag."""
+HEADER: Final = struct.Struct("<IIIf")
+"""Magic, cflag and length, and the first two fields of the data: flag and label."""
+DATA: Final = 24
+"""Bytes of flag, label, id and id2."""
+AHEAD: Final = 16
+"""Records of the size of the next one in which usual ones are looked for; then in twice as much as they took."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records as the scan finds them, from the first header to the end of the data."""
+
+    start_K: NDArray[np.int64]
+    size_K: NDArray[np.int32]
+    flag_K: NDArray[np.int32]
+    label_K: NDArray[np.float32]
+    split_K: NDArray[np.bool_]
+
+    @property
+    def bare_K(self) -> NDArray[np.bool_]:  # noqa: N802
+        """Whether each has several labels and no image."""
+        return np.asarray((self.flag_K >= 2) & (self.size_K == 8 + DATA + 4 * self.flag_K), bool)
+
+    def where(self, chosen_K: NDArray[np.bool_]) -> "Records":
+        """Those that are chosen."""
+        return Records(*(column_K[chosen_K] for column_K in vars(self).values()))
+
+
+class Damage(NamedTuple):
+    """A stretch of a file in which no record was found."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class BrokenRecordError(ValueError):
+    """What stands at some place of the file is no record; the next one may begin at `resume`."""
+
+    def __init__(self, reason: str, resume: int) -> None:
+        super().__init__(reason)
+        self.resume = resume
+
+
+def find_records(blob: Blob) -> tuple[Records, list[Damage]]:
+    """All records of a file, and where there are none."""
+    records, damages = [_make_records()], []
+    for found in scan_records(blob):
+        if isinstance(found, Damage):
+            damages.append(found)
+        else:
+            records.append(found)
+    columns = zip(*(vars(some).values() for some in records), strict=True)
+    return Records(*map(np.concatenate, columns)), damages
+
+
+def scan_records(blob: Blob) -> Iterator[Records | Damage]:
+    """All records from front to back, as many at a time as follow each other without anything unusual.
+
+    Where the file is damaged, the scan goes on at the next magic. It stays linear in the file's size: what was
+    followed through several parts is not looked at again.
+    """
+    window, position, reach = Window(blob), 0, 0
+    damage: Damage | None = None
+    while position < blob.size:
+        try:
+            records = _usual_records(window, position, reach) or _record_at(window, position)
+        except BrokenRecordError as error:
+            start, reason = damage[::2] if damage else (position, str(error))
+            position = _next_magic(window, error.resume)
+            damage = Damage(start, position, reason)
+            continue
+        if damage:
+            yield damage
+            damage = None
+        yield records
+        end = _aligned(int(records.start_K[-1] + records.size_K[-1]))
+        position, reach = end, 2 * (end - position)
+    if damage:
+        yield damage
+
+
+def _usual_records(window: Window, position: int, reach: int) -> Records | None:
+    """The whole records from here on, each of which is followed by another one within reach."""
+    begin = window.at(position, HEADER.size)
+    size = _aligned(8 + int.from_bytes(window.content[begin + 4 : begin + 8], "little"))
+    if window.content[begin + size : begin + size + 4] != MAGIC_BYTES:
+        return None
+    reach = min(max(reach, AHEAD * size), len(window.content) - begin)
+    words = np.frombuffer(window.content, "<u4", reach // 4, begin)
+    place_K = np.flatnonzero(words == MAGIC)
+    place_K = place_K[place_K < len(words) - DATA // 4 - 3]
+    length_K, flag_K = words[place_K + 1].astype(np.int64), words[place_K + 2].astype(np.int64)
+    usual_K = length_K >= DATA + 4 * flag_K
+    usual_K[:-1] &= place_K[:-1] + 2 + (length_K[:-1] + 3) // 4 == place_K[1:]
+    usual_K[-1:] = False
+    usual_K[:1] &= place_K[:1] == 0
+    count = int(np.argmin(usual_K)) if len(usual_K) else 0
+    if count == 0:
+        return None
+    place_K, flag_K = place_K[:count], flag_K[:count]
+    label_K = words.view("<f4")[np.where(flag_K > 0, place_K + 2 + DATA // 4, place_K + 3)]
+    return _make_records(position + 4 * place_K, 8 + length_K[:count], flag_K, label_K)
+
+
+def join_parts(content: bytes) -> bytes:
+    """The data of a split record: its parts with the magic between them put back."""
+    parts, position = [], 0
+    while position + 8 <= len(content):
+        length = int.from_bytes(content[position + 4 : position + 8], "little") & LENGTH
+        parts.append(content[position + 8 : position + 8 + length])
+        position += _aligned(8 + length)
+    return MAGIC_BYTES.join(parts)
+
+
+def _record_at(window: Window, position: int) -> Records:
+    begin, resume = window.at(position, HEADER.size), position + 4
+    if begin + 8 > len(window.content):
+        raise BrokenRecordError("truncated: the file ends within a record's header", resume)
+    magic, word = struct.unpack_from("<II", window.content, begin)
+    if magic != MAGIC:
+        raise BrokenRecordError("damaged: no record begins here", resume)
+    kind, length = word >> 29, word & LENGTH
+    left = window.blob.size - position - 8
+    if length > left:
+        raise BrokenRecordError(f"truncated: a record of {length} bytes with {left} left in the file", resume)
+    if kind == FIRST:
+        return _split_record_at(window, position, position + 8 + length)
+    if kind != WHOLE:
+        raise BrokenRecordError("damaged: a part of a record without its beginning", resume)
+    if length > LARGEST_IMAGE:
+        raise BrokenRecordError(f"too large: a record of {length} bytes", resume)
+    flag, label = _flag_and_label(window.peek(position + 8, DATA + 4), length, resume)
+    _check_length(window, position, position + 8 + length)
+    return _make_records(position, 8 + length, flag, label)
+
+
+def _check_length(window: Window, position: int, end: int) -> None:
+    """A record that no other follows may have a wrong length: then the magic of the next one lies within it."""
+    if window.peek(_aligned(end), 4) in (MAGIC_BYTES, b""):
+        return
+    inside = _next_magic(window, position + 4)
+    if inside < end:
+        raise BrokenRecordError("damaged: another record begins within it", inside)
+
+
+def _split_record_at(window: Window, position: int, end: int) -> Records:
+    """Follow the parts to the last one; the label may lie in any of them."""
+    kind, resume = FIRST, position + 4
+    while kind != LAST:
+        begin = _aligned(end)
+        header = window.peek(begin, 8)
+        magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
+        kind, end = word >> 29, begin + 8 + (word & LENGTH)
+        if magic != MAGIC or kind not in (MIDDLE, LAST) or end > window.blob.size:
+            raise BrokenRecordError("damaged: a split record without its end", resume)
+        resume = begin + 4
+        if end - position > LARGEST_IMAGE:
+            raise BrokenRecordError(f"too large: a record of more than {LARGEST_IMAGE} bytes", resume)
+    data = join_parts(window.read(position, end - position))
+    flag, label = _flag_and_label(data, len(data), resume)
+    return _make_records(position, end - position, flag, label, split=True)
+
+
+def _flag_and_label(data: bytes, length: int, resume: int) -> tuple[int, float]:
+    """The number of labels and the label, from the beginning of a record's data."""
+    if length < DATA:
+        raise BrokenRecordError(f"truncated: {length} bytes are too few for a label and an image", resume)
+    flag, label = struct.unpack_from("<If", data)
+    if DATA + 4 * flag > length:
+        raise BrokenRecordError(f"damaged: {flag} labels do not fit into {length} bytes", resume)
+    return flag, struct.unpack_from("<f", data, DATA)[0] if flag else label
+
+
+def _make_records(
+    start: ArrayLike = (), size: ArrayLike = (), flag: ArrayLike = (), label: ArrayLike = (), *, split: bool = False
+) -> Records:
+    start_K, size_K = np.atleast_1d(np.asarray(start, np.int64)), np.atleast_1d(np.asarray(size, np.int32))
+    flag_K, label_K = np.atleast_1d(np.asarray(flag, np.int32)), np.atleast_1d(np.asarray(label, np.float32))
+    return Records(start_K, size_K, flag_K, label_K, np.full(len(start_K), split))
+
+
+def _next_magic(window: Window, position: int) -> int:
+    """The next multiple of four at which the magic stands; the file's end when there is none."""
+    while position < window.blob.size:
+        begin = window.at(position, 4)
+        found = window.content.find(MAGIC_BYTES, begin)
+        while found >= 0 and (window.start + found) % 4:
+            found = window.content.find(MAGIC_BYTES, found + 1)
+        if found >= 0:
+            return window.start + found
+        position = max(position + 4, (window.start + len(window.content)) & ~3)
+    return window.blob.size
+
+
+def _aligned(position: int) -> int:
+    return (position + 3) & ~3

@@ -1,0 +1,84 @@
+"""A local copy of what can only be read from front to back, for reading it person by person."""
+
+# Shapes: S records in the spool.
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.image_files import BadImageError
+from gif_core.readers.base import Content, Listing, Reader, SourceFile
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1024
+"""Records that are copied at a time."""
+
+
+@contextmanager
+def readable(reader: Reader, records: NDArray[np.int64], path: Path) -> Iterator[Reader]:
+    """The reader itself when it can give the records in this order quickly, else a spool of them at `path`."""
+    if reader.in_any_order or bool(np.all(np.diff(records) > 0)):
+        yield reader
+        return
+    logger.info("people are mixed in a source that reads from front to back: copying %d images first", len(records))
+    with path.open("w+b", buffering=2**20) as file:
+        try:
+            yield Spool(reader, np.sort(records), file)
+        finally:
+            path.unlink()
+
+
+class Spool:
+    """The images of another reader, end to end in one local file."""
+
+    threads: int | None = None
+    in_any_order = True
+
+    def __init__(self, reader: Reader, records_S: NDArray[np.int64], file: Any) -> None:
+        """Copy these records, which are in the order of the source."""
+        self.reader, self.records_S, self.file = reader, records_S, file
+        self.bad: dict[int, str] = {}
+        lengths_S = np.zeros(len(records_S), np.int64)
+        for start in range(0, len(records_S), CHUNK):
+            for place, content in enumerate(reader.read(records_S[start : start + CHUNK]), start=start):
+                if isinstance(content, BadImageError):
+                    self.bad[place] = str(content)
+                else:
+                    lengths_S[place] = file.write(content)
+        file.flush()
+        self.ends_S = np.cumsum(lengths_S)
+        self.starts_S = self.ends_S - lengths_S
+
+    @property
+    def files(self) -> Sequence[SourceFile]:
+        """The files of the source."""
+        return self.reader.files
+
+    @property
+    def listing(self) -> Listing:
+        """What the source holds."""
+        return self.reader.listing
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """Where the records are in their source."""
+        return self.reader.names(records)
+
+    def describe(self) -> dict[str, Any]:
+        """What the source holds."""
+        return self.reader.describe()
+
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """The copies of these records."""
+        for place in np.searchsorted(self.records_S, records).tolist():
+            start, end = int(self.starts_S[place]), int(self.ends_S[place])
+            if place in self.bad:
+                yield BadImageError(self.bad[place])
+            else:
+                yield os.pread(self.file.fileno(), end - start, start)

@@ -1,0 +1,190 @@
+"""Parquet and Arrow files with a column of images, as Hugging Face writes them.
+
+Rows can be read quickly only from front to back, so a reader goes on from where it was; a table whose people are
+mixed is first put into a spool.
+"""
+
+# Shapes: R records.
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gif_core.image_files import BadImageError
+from gif_core.readers.base import LARGEST_IMAGE, Content, Fault, People, SourceFile, is_label
+from gif_core.readers.columns import UnreadableTableError, explained, read_column, read_schema
+from gif_core.readers.files import Blob, find_blobs, fingerprint
+from schemas.ingestion import TableSource
+
+ROWS = 32
+"""Rows of images that are decoded from Parquet at a time."""
+LABELS = 2**16
+"""Rows of labels."""
+
+
+@dataclass
+class TableListing:
+    """File and row of every record with a label."""
+
+    people: People = field(default_factory=People)
+    persons: list[NDArray[np.int32]] = field(default_factory=list)
+    files: list[NDArray[np.int32]] = field(default_factory=list)
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    bytes_by_row: float = 0.0
+    """Mean over all files."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The people's names in the order in which they were met."""
+        return self.people.labels
+
+    @cached_property
+    def person_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The person on each record's image."""
+        return np.concatenate([np.empty(0, np.int32), *self.persons])
+
+    @cached_property
+    def file_R(self) -> NDArray[np.int32]:  # noqa: N802
+        """The file in which each record lies."""
+        return np.concatenate([np.empty(0, np.int32), *self.files])
+
+    @property
+    def size_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """The mean bytes of a row."""
+        return np.full(len(self.person_R), self.bytes_by_row, np.int64)
+
+    @cached_property
+    def row_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """The row of its file."""
+        return np.concatenate([np.empty(0, np.int64), *self.rows])
+
+
+class TableReader:
+    """The faces of Parquet or Arrow files; one thread reads them in their order."""
+
+    threads: int | None = 1
+    in_any_order = False
+
+    def __init__(self, source: TableSource) -> None:
+        """Find the files; labels are read when the listing is first asked for."""
+        self.source = source
+        self.blobs = find_blobs(source.path, f".{source.kind}", f"{source.kind.capitalize()} files")
+        self.cursor: Iterator[tuple[int, Content]] = iter(())
+        self.place = (-1, -1)
+
+    @cached_property
+    def files(self) -> list[SourceFile]:
+        """The files of the source."""
+        return [blob.describe() for blob in self.blobs]
+
+    def describe(self) -> dict[str, Any]:
+        """Names, sizes and the ends of all files, and which columns count."""
+        settings = self.source.model_dump(mode="json", exclude={"path"})
+        return settings | {"fingerprint": fingerprint(self.files)}
+
+    @cached_property
+    def listing(self) -> TableListing:
+        """Read the labels of all files."""
+        listing = TableListing()
+        for number, blob in enumerate(self.blobs):
+            with explained(blob):
+                row, text = 0, _label_text(_class_names(read_schema(blob), self.source.label))
+                for labels in read_column(blob, self.source.label, LABELS):
+                    self._add(listing, number, row, labels, text)
+                    row += len(labels)
+        listing.bytes_by_row = sum(blob.size for blob in self.blobs) / max(len(listing.person_R), 1)
+        return listing
+
+    def _add(
+        self, listing: TableListing, file: int, first: int, labels: pa.Array, text: Callable[[pa.Scalar], str]
+    ) -> None:
+        encoded = labels.dictionary_encode()
+        numbers = [listing.people.number(label) if is_label(label) else -1 for label in map(text, encoded.dictionary)]
+        lookup = np.array([*numbers, -1], np.int32)
+        person = lookup[encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)]
+        rows = first + np.flatnonzero(person >= 0)
+        listing.persons.append(person[person >= 0])
+        listing.files.append(np.full(len(rows), file, np.int32))
+        listing.rows.append(rows.astype(np.int64))
+        for row in (first + np.flatnonzero(person < 0)).tolist():
+            listing.faults.append(Fault(f"{self.blobs[file].name}#{row}", "no label"))
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """File and row."""
+        files, rows = self.listing.file_R[records].tolist(), self.listing.row_R[records].tolist()
+        return [f"{self.blobs[file].name}#{row}" for file, row in zip(files, rows, strict=True)]
+
+    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+        """The images of these records; quick when they follow each other, here and from call to call."""
+        files, rows = self.listing.file_R[records].tolist(), self.listing.row_R[records].tolist()
+        for file, row in zip(files, rows, strict=True):
+            yield self._image(file, row)
+
+    def _image(self, file: int, row: int) -> Content:
+        if self.place[0] != file or self.place[1] >= row:
+            self.cursor = _images(self.blobs[file], self.source.image)
+        with explained(self.blobs[file]):
+            for found, image in self.cursor:
+                if found == row:
+                    self.place = (file, row)
+                    return image
+            raise UnreadableTableError(f"it ended before row {row}: has it changed?")
+
+
+def _images(blob: Blob, column: str) -> Iterator[tuple[int, Content]]:
+    """All rows of a file in order, decoded a few at a time."""
+    row = 0
+    for chunk in read_column(blob, column, ROWS):
+        for value in _image_bytes(chunk, column):
+            yield row, _content(value.as_py())
+            row += 1
+
+
+def _content(image: bytes | None) -> Content:
+    if image is None:
+        return BadImageError("empty: the row has no image bytes")
+    return image if len(image) <= LARGEST_IMAGE else BadImageError(f"too large: an image of {len(image)} bytes")
+
+
+def _image_bytes(chunk: pa.Array, column: str) -> pa.Array:
+    """The bytes in a column of images."""
+    if pa.types.is_struct(chunk.type) and chunk.type.get_field_index("bytes") >= 0:
+        chunk = pc.struct_field(chunk, "bytes")
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    if not any(is_kind(chunk.type) for is_kind in kinds):
+        raise UnreadableTableError(f"column {column!r} holds {chunk.type}, not images as bytes or {{bytes, path}}")
+    return chunk
+
+
+def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
+    """The people's names, when the table stores numbers and says what they stand for."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        names = features[label]["names"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None
+
+
+def _label_text(names: list[str] | None) -> Callable[[pa.Scalar], str]:
+    """What a label says; nothing for numbers below zero and those that have no name where others do."""
+
+    def text(value: pa.Scalar) -> str:
+        label = value.as_py()
+        if not isinstance(label, str | int):
+            raise UnreadableTableError(f"labels must be numbers or text, found {value.type}")
+        if isinstance(label, str):
+            return label
+        if names is None:
+            return str(label) if label >= 0 else ""
+        return names[label] if 0 <= label < len(names) else ""
+
+    return text
