@@ -1,136 +1,239 @@
-"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of people kept aside."""
+"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of people kept aside.
+
+Each split is read person by person and written shard by shard. What a shard holds depends on the sources and the
+settings alone, so the bytes are the same whatever the number of workers, and a killed ingestion goes on after its
+last finished shard.
+"""
+
+# Shapes: R records of all sources, P people of all sources.
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from gif_core.faces import ShardWriter, decode
-from gif_core.readers import Reader, open_reader
+from gif_core.catalogue import Catalogue, Refused, Unit
+from gif_core.growth import Base, write_files
+from gif_core.image_files import BadImageError, ImageChecker, ImageLimits, check_decodes
+from gif_core.readers import Reader
+from gif_core.splits import SplitWriter
 from schemas.errors import GifError
-from schemas.ingestion import IngestionConfig, Source
+from schemas.ingestion import IngestionConfig
 
 IDENTITIES = pa.schema(
     [("identity_id", pa.int64()), ("label", pa.string()), ("source", pa.int32()), ("num_samples", pa.int64())]
 )
 QUARANTINE = pa.schema([("source", pa.int32()), ("record", pa.string()), ("reason", pa.string())])
+WORK = ".work"
+"""Folder of the journal and of spools; hidden, so it is not published."""
+LEFT_OUT = "identity left out"
+"""How the reason begins when it is about a person rather than an image."""
+EXAMPLES = 5
 
 
 class SourceChangedError(GifError, RuntimeError):
     """A source is not what it was when its key was worked out."""
 
 
+class TooManyBadImagesError(GifError, ValueError):
+    """More images are bad than `max_bad_fraction` allows."""
+
+
 @dataclass(frozen=True)
 class IngestionStep:
-    """Progress: images seen so far, of how many."""
+    """Progress: images and their bytes so far, of how many images."""
 
     images: int
     total: int
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One image of a source, read and checked; `fault` says why it cannot be used."""
-
-    name: str
-    content: bytes
-    fault: str | None
-
-
-@dataclass
-class Split:
-    """The people of one split: their shards and their table."""
-
-    writer: ShardWriter
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, label: str, source: int, samples: list[Sample]) -> None:
-        """Give a person the next identity id."""
-        identity_id = len(self.rows)
-        for sample in samples:
-            self.writer.add(identity_id, sample.name, sample.content)
-        row = {"identity_id": identity_id, "label": label, "source": source, "num_samples": len(samples)}
-        self.rows.append(row)
-
-
-def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """What the sources hold: it changes when a source has grown, not when it has moved."""
-    return describe_readers([open_reader(source) for source in sources])
+    bytes: int
 
 
 def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
-    """What the readers found in their sources when they were opened."""
+    """What the sources hold: it changes when a source has grown, not when it has moved."""
     return [reader.describe() for reader in readers]
 
 
 def is_held_out(source: int, label: str, share: float) -> bool:
     """Whether a person is kept aside: decided by name, so that it stays so when the source grows."""
-    digest = hashlib.sha256(f"{source}/{label}".encode()).digest()
+    digest = hashlib.sha256(f"{source}/{label}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 < share
 
 
 def ingest(
-    config: IngestionConfig, readers: Sequence[Reader], folder: Path, *, workers: int = 1
+    config: IngestionConfig,
+    readers: Sequence[Reader],
+    folder: Path,
+    *,
+    workers: int = 1,
+    base: Base | None = None,
 ) -> Iterator[IngestionStep]:
-    """Write the shards and tables of a faces artifact; the bytes do not depend on the number of workers."""
-    total = sum(identity.num_samples for reader in readers for identity in reader.identities)
-    splits = {name: Split(ShardWriter(folder, name, config.shard_bytes)) for name in ("identities", "held_out")}
-    quarantine: list[dict[str, Any]] = []
-    images = 0
-    for source, label, samples in _read_people(readers, workers):
-        images += len(samples)
-        good = [sample for sample in samples if sample.fault is None]
-        quarantine += [
-            {"source": source, "record": sample.name, "reason": sample.fault} for sample in samples if sample.fault
+    """Write the shards and tables of a faces artifact; with a `base`, only what is new since then."""
+    (folder / WORK).mkdir(parents=True, exist_ok=True)
+    ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
+    yield from ingestion.read(workers)
+    ingestion.write_tables()
+
+
+class Ingestion:
+    """One run of the stage: who belongs to which split, what is to be read, and what was refused."""
+
+    def __init__(self, config: IngestionConfig, catalogue: Catalogue, folder: Path, base: Base) -> None:
+        """Plan the splits; finished shards of an earlier attempt count as done."""
+        self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
+        self.check = ImageChecker(ImageLimits(config.smallest_side, config.largest_side))
+        self.known = base.known_people(catalogue)
+        self.wanted_R = base.wanted(catalogue)
+        self.held_over = self._held_over()
+        aside_P = self._aside()
+        self.splits = [self._plan("identities", ~aside_P), self._plan("held_out", aside_P)]
+        self.total = sum(len(split.records) for split in self.splits)
+
+    def read(self, workers: int) -> Iterator[IngestionStep]:
+        """Read, check and write every record that is still to be done."""
+        self._check_fraction()
+        done, size = sum(split.progress.position for split in self.splits), 0
+        for split in self.splits:
+            with split:
+                spool = self.folder / WORK / "spool"
+                for unit in self.catalogue.read_ahead(split.left, self._check, workers, spool):
+                    size += self._take(split, unit)
+                    done += len(unit.records)
+                    yield IngestionStep(done, self.total, size)
+                split.finish()
+        yield IngestionStep(done, self.total, size)
+
+    def _take(self, split: SplitWriter, unit: Unit) -> int:
+        """Give the split what was read, as many images of one person at a time as follow each other; their bytes."""
+        persons = self.catalogue.person_R[unit.records]
+        bad = np.array([isinstance(content, BadImageError) for content in unit.contents])
+        cuts = np.flatnonzero((persons[1:] != persons[:-1]) | bad[1:] | bad[:-1]) + 1
+        for start, end in pairwise([0, *cuts.tolist(), len(persons)]):
+            first = unit.contents[start]
+            if isinstance(first, BadImageError):
+                split.refuse(int(unit.records[start]), str(first))
+                self._check_fraction()
+            else:
+                split.take(int(persons[start]), unit.names[start:end], unit.contents[start:end])  # type: ignore[arg-type]
+        return sum(len(content) for content in unit.contents if isinstance(content, bytes))
+
+    def write_tables(self) -> None:
+        """People, what was refused and why, and the files of the sources."""
+        tables = {split.name: self._identity_table(split) for split in self.splits}
+        quarantine = self._quarantine()
+        _check_people(tables["identities"], tables["held_out"], len(quarantine))
+        for name, table in tables.items():
+            pq.write_table(table, self.folder / f"{name}.parquet")
+        rows = [row._asdict() for row in quarantine]
+        pq.write_table(pa.Table.from_pylist(rows, QUARANTINE), self.folder / "quarantine.parquet")
+        write_files(self.folder, self.catalogue.readers)
+
+    def _plan(self, name: str, people_P: NDArray[np.bool_]) -> SplitWriter:
+        counts_P = np.bincount(self.catalogue.person_R, minlength=len(people_P))
+        enough_P = counts_P >= self.config.min_samples
+        ids = {person: identity_id for person, identity_id in self.known.items() if people_P[person]}
+        return SplitWriter(
+            self.folder,
+            name,
+            work=self.folder / WORK,
+            records=self.catalogue.by_person(people_P & enough_P, self.wanted_R),
+            ids=ids,
+            first_shard=self.base.shards.get(name, 0),
+            min_samples=self.config.min_samples,
+            shard_bytes=self.config.shard_bytes,
+        )
+
+    def _aside(self) -> NDArray[np.bool_]:
+        people = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
+        share = self.config.held_out
+        return np.fromiter((is_held_out(source, label, share) for source, label in people), bool)
+
+    def _check(self, content: bytes) -> None:
+        self.check(content)
+        if self.config.decode_all:
+            check_decodes(content)
+
+    def _held_over(self) -> list[Refused]:
+        """Rows of the base's quarantine about what is not read again."""
+        if not self.base.quarantine:
+            return []
+        again = self.base.seen(self.catalogue) & self.wanted_R
+        read = {self.catalogue.place(record) for record in np.flatnonzero(again).tolist()}
+        read |= {(row.source, row.record) for row in self.catalogue.refused}
+        people = {
+            (int(self.catalogue.source_P[person]), self.catalogue.labels[person])
+            for person in np.unique(self.catalogue.person_R[again]).tolist()
+        }
+        rows = [Refused(**row) for row in self.base.quarantine]
+        anew = read | people
+        return [row for row in rows if (row.source, row.record) not in anew]
+
+    def _check_fraction(self) -> None:
+        bad = sum(len(split.progress.bad) for split in self.splits) + len(self.catalogue.refused)
+        bad += sum(not row.reason.startswith(LEFT_OUT) for row in self.held_over)
+        total = len(self.catalogue.person_R) + len(self.catalogue.refused)
+        if bad > self.config.max_bad_fraction * total:
+            raise TooManyBadImagesError(self._explain(bad, total))
+
+    def _explain(self, bad: int, total: int) -> str:
+        rows = [row for row in self._quarantine() if not row.reason.startswith(LEFT_OUT)]
+        reasons = Counter(row.reason.partition(":")[0] for row in rows)
+        examples = "".join(f"\n  {row.record}: {row.reason}" for row in rows[:EXAMPLES])
+        return (
+            f"{bad} of {total} images are bad, more than ingestion.max_bad_fraction={self.config.max_bad_fraction} "
+            f"allows ({', '.join(f'{count} {reason}' for reason, count in reasons.most_common())}). "
+            f"Mend the source or raise the setting. The first of them:{examples}"
+        )
+
+    def _quarantine(self) -> list[Refused]:
+        """All rows: of the base, of listing the sources, of images, and of people left without enough of them."""
+        bad = [self.catalogue.refuse(*row) for split in self.splits for row in split.progress.bad]
+        return [*self.held_over, *self.catalogue.refused, *bad, *self._left_out()]
+
+    def _left_out(self) -> Iterator[Refused]:
+        """People who had enough images before the bad ones were refused."""
+        for split in self.splits:
+            spoilt = Counter(int(self.catalogue.person_R[record]) for record, _ in split.progress.bad)
+            for person, bad in sorted(spoilt.items()):
+                if person not in split.ids:
+                    good = split.progress.good[person]
+                    reason = f"{LEFT_OUT}: only {good} of its {good + bad} images can be used"
+                    yield Refused(int(self.catalogue.source_P[person]), self.catalogue.labels[person], reason)
+
+    def _identity_table(self, split: SplitWriter) -> pa.Table:
+        """The people of a split by identity id; those of the base come first."""
+        before = self.base.identities.get(split.name)
+        counts = (
+            dict(zip(before["identity_id"].to_pylist(), before["num_samples"].to_pylist(), strict=True))
+            if before
+            else {}
+        )
+        people = sorted(split.ids.items(), key=lambda item: item[1])
+        rows = [
+            {
+                "identity_id": identity_id,
+                "label": self.catalogue.labels[person],
+                "source": int(self.catalogue.source_P[person]),
+                "num_samples": counts.get(identity_id, 0) + split.progress.good[person],
+            }
+            for person, identity_id in people
         ]
-        if len(good) >= config.min_samples:
-            split = "held_out" if is_held_out(source, label, config.held_out) else "identities"
-            splits[split].add(label, source, good)
-        yield IngestionStep(images, total)
-    _write_tables(folder, splits, quarantine)
+        return pa.Table.from_pylist(rows, IDENTITIES)
 
 
-def _read_people(readers: Sequence[Reader], workers: int) -> Iterator[tuple[int, str, list[Sample]]]:
-    """Every person with all samples, in order, read ahead by a pool of threads."""
-    for source, reader in enumerate(readers):
-        threads = workers if reader.waits else 1
-        with ThreadPoolExecutor(threads) as pool:
-            for start in range(0, len(reader.identities), 4 * threads):
-                chunk = range(start, min(start + 4 * threads, len(reader.identities)))
-                read = pool.map(lambda identity, reader=reader: _read_person(reader, identity), chunk)
-                for identity, samples in zip(chunk, read, strict=True):
-                    yield source, reader.identities[identity].label, samples
-
-
-def _read_person(reader: Reader, identity: int) -> list[Sample]:
-    return [_read_sample(reader, identity, i) for i in range(reader.identities[identity].num_samples)]
-
-
-def _read_sample(reader: Reader, identity: int, sample: int) -> Sample:
-    name = reader.name(identity, sample)
-    try:
-        content = reader.read(identity, sample)
-        decode(content)
-    except (ValueError, OSError) as error:
-        return Sample(name, b"", str(error))
-    return Sample(name, content, None)
-
-
-def _write_tables(folder: Path, splits: dict[str, Split], quarantine: list[dict[str, Any]]) -> None:
-    if not splits["identities"].rows:
-        raise ValueError(f"no identity is left to train on; {len(quarantine)} images could not be used")
-    counts = [row["num_samples"] for row in splits["held_out"].rows]
+def _check_people(identities: pa.Table, held_out: pa.Table, refused: int) -> None:
+    if not len(identities):
+        raise ValueError(f"no identity is left to train on; {refused} images could not be used")
+    counts = held_out["num_samples"].to_pylist()
     if counts and (len(counts) < 2 or max(counts) < 2):
         raise ValueError(
             f"ingestion.held_out keeps {len(counts)} people aside, with at most {max(counts)} images each: nothing "
             "to verify, which takes two people, one of them with two images. Raise it, or set it to 0"
         )
-    for name, split in splits.items():
-        split.writer.flush()
-        pq.write_table(pa.Table.from_pylist(split.rows, IDENTITIES), folder / f"{name}.parquet")
-    pq.write_table(pa.Table.from_pylist(quarantine, QUARANTINE), folder / "quarantine.parquet")

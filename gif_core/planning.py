@@ -10,7 +10,9 @@ from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.keys import artifact_key
 from gif_core.artifacts.tags import read_tag
 from gif_core.artifacts.verification import sha256_of
-from gif_core.ingestion import describe_sources
+from gif_core.growth import find_base
+from gif_core.ingestion import describe_readers
+from gif_core.readers import open_reader
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
@@ -27,11 +29,13 @@ class StagePlan:
     reason: str
 
 
-def stage_settings(config: RunConfig, stage: StageName) -> dict[str, Any]:
+def stage_settings(store: ArtifactStore, config: RunConfig, stage: StageName) -> dict[str, Any]:
     """The configured part of a stage's key. Sources and weights are known by what they hold, not by their place."""
     settings = config.settings(stage)
     if stage == "ingestion":
-        settings["sources"] = describe_sources(config.ingestion.sources)
+        readers = [open_reader(source) for source in config.ingestion.sources]
+        settings["sources"] = describe_readers(readers)
+        settings["grown_from"] = find_base(store, settings, readers) if settings.pop("incremental") else None
     if stage == "embedding" and Path(config.embedding.pretrained).is_file():
         settings["pretrained"] = f"sha256:{sha256_of(Path(config.embedding.pretrained))}"
     return settings
@@ -71,7 +75,7 @@ def _planned_settings(
     Where nothing is to be ingested the sources need not be there: the faces that were ingested last stand for them.
     """
     try:
-        return stage_settings(config, stage)
+        return stage_settings(store, config, stage)
     except OSError:
         tag = read_tag(store, "ingestion", "latest")
         if stage != "ingestion" or stage in selected or tag is None or not store.find(stage, tag.ref.key):

@@ -2,22 +2,42 @@
 
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Draft
-from gif_core.ingestion import SourceChangedError, describe_readers, ingest
+from gif_core.artifacts import ArtifactStore, Draft
+from gif_core.growth import Base, open_base
+from gif_core.ingestion import IngestionStep, SourceChangedError, describe_readers, ingest
 from gif_core.readers import open_reader
 from schemas.run import RunConfig
-from tasks.progress import track
+from tasks.progress import Rate, track
 from tasks.stage import Inputs, stage_task
 
 
-@stage_task("ingestion")
+@stage_task("ingestion", resumes=True)
 def ingestion(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """Faces of any source become Arrow shards with dense identity ids."""
     readers = [open_reader(source) for source in config.ingestion.sources]
     if describe_readers(readers) != draft.settings["sources"]:
         raise SourceChangedError("the sources changed while the run began: run it again")
-    steps = ingest(config.ingestion, readers, draft.folder, workers=config.execution.workers)
-    for step in track(steps, "ingestion", lambda step: (step.images, step.total)):
-        draft.metrics["images"] = step.images
+    base = _open_base(config, draft)
+    steps = ingest(config.ingestion, readers, draft.folder, workers=config.execution.workers, base=base)
+    rate = Rate()
+    for step in track(steps, "ingestion", lambda step: (step.images, step.total), lambda step: _describe(step, rate)):
+        draft.metrics["images_read"] = step.images
     for name in ("identities", "held_out", "quarantine"):
         draft.metrics[name] = pq.read_metadata(draft.folder / f"{name}.parquet").num_rows
+    tables = [pq.read_table(draft.folder / f"{name}.parquet") for name in ("identities", "held_out")]
+    draft.metrics["images"] = sum(sum(table["num_samples"].to_pylist()) for table in tables)
+
+
+def _open_base(config: RunConfig, draft: Draft) -> Base:
+    """What is stored already of sources that have grown; its shards become shards of this artifact too."""
+    key = draft.settings.get("grown_from")
+    if key is None:
+        return Base()
+    store = ArtifactStore(config.store)
+    artifact = store.open(store.ref("ingestion", key))
+    draft.carry(artifact, (name for name in artifact.names() if name.endswith(".arrow")))
+    return open_base(artifact)
+
+
+def _describe(step: IngestionStep, rate: Rate) -> str:
+    return f"{rate(step.images):.0f} img/s  {step.bytes / 1e6:.0f} MB"

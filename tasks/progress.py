@@ -42,6 +42,20 @@ class Ticker:
         return due
 
 
+class Rate:
+    """How many per second since the first call."""
+
+    def __init__(self) -> None:
+        """Count from the first call on: what was done before it does not count."""
+        self.begun: tuple[int, float] | None = None
+
+    def __call__(self, done: int) -> float:
+        """Mean rate so far."""
+        now = time.monotonic()
+        first, began = self.begun = self.begun or (done, now)
+        return (done - first) / max(now - began, 1e-9)
+
+
 def track(
     steps: Iterable[Step],
     name: str,

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.store import MARKER
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from schemas.stages import STAGES
 
@@ -62,7 +62,7 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
     assert {stage for stage, done in record.stages.items() if done.action == "reused"} == set(STAGES[:-1])
 
     leftovers = find_leftovers(store)
-    assert {leftover.path.split("/")[0] for leftover in leftovers} == set(STAGES)
+    assert {leftover.path.split("/")[0] for leftover in leftovers} == set(STAGES) - {"ingestion"}, "that one resumes"
     remove_leftovers(store, leftovers)
     assert find_leftovers(store, older_than=0) == []
     assert len(store.refs()) == len(STAGES)

@@ -1,16 +1,18 @@
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from gif_core import catalogue, ingestion
 from gif_core.faces import Faces, decode
-from gif_core.ingestion import describe_sources, ingest, is_held_out
+from gif_core.ingestion import TooManyBadImagesError, describe_readers, ingest, is_held_out
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
-from schemas.ingestion import FolderSource, IngestionConfig, SyntheticSource
+from schemas.ingestion import FolderSource, IngestionConfig, Source, SyntheticSource
 
 PEOPLE = SyntheticSource(identities=12, smallest=2, largest=5)
 
@@ -23,8 +25,12 @@ def run(config: IngestionConfig, folder: Path, workers: int = 1) -> Path:
     return folder
 
 
+def describe(source: Source) -> list[dict[str, Any]]:
+    return describe_readers([open_reader(source)])
+
+
 def digests(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
 
 
 def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
@@ -35,9 +41,19 @@ def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
     return root
 
 
-def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
-    config = IngestionConfig(sources=(PEOPLE,), held_out=0.5)
-    assert digests(run(config, tmp_path / "one", 1)) == digests(run(config, tmp_path / "five", 5))
+def test_the_bytes_depend_neither_on_the_number_of_workers_nor_on_the_size_of_their_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_folder(tmp_path / "data", people=30, samples=5)
+    many = SyntheticSource(identities=30, smallest=4, largest=9)
+    for source in (many, FolderSource(path=str(root))):
+        config = IngestionConfig(sources=(source,), held_out=0.4, shard_bytes=2**16)
+        whole = run(config, tmp_path / f"{source.kind}-whole", 1)
+        monkeypatch.setattr(catalogue, "UNIT_RECORDS", 7)
+        two, eight = (run(config, tmp_path / f"{source.kind}-{workers}", workers) for workers in (2, 8))
+        assert digests(two) == digests(eight) == digests(whole)
+        monkeypatch.undo()
+        assert len(list(two.glob("identities-*.arrow"))) > 1
 
 
 def test_image_bytes_are_untouched_and_grouped_by_identity(tmp_path: Path) -> None:
@@ -86,16 +102,63 @@ def test_the_share_held_out_is_the_one_asked_for() -> None:
     assert 0.09 < np.mean([is_held_out(0, f"person-{i}", 0.1) for i in range(20_000)]) < 0.11
 
 
-def test_an_image_that_cannot_be_decoded_is_set_aside_with_its_name(tmp_path: Path) -> None:
-    root = write_folder(tmp_path / "data")
+def spoil(root: Path) -> None:
+    """Leave p1 with nothing usable, and p2 with one image of two."""
+    bomb = cv2.imencode(".png", np.zeros((32, 32), np.uint8))[1].tobytes()
     (root / "p1" / "0.jpg").write_bytes(b"not an image")
     (root / "p1" / "1.jpg").write_bytes(b"")
-    bomb = cv2.imencode(".png", np.zeros((8, 8), np.uint8))[1].tobytes()
     (root / "p1" / "2.png").write_bytes(bomb[:16] + (60_000).to_bytes(4, "big") * 2 + bomb[24:])
-    out = run(IngestionConfig(sources=(FolderSource(path=str(root)),)), tmp_path / "out")
-    rows = pq.read_table(out / "quarantine.parquet").to_pylist()
-    assert [row["record"] for row in rows] == ["p1/0.jpg", "p1/1.jpg", "p1/2.png"]
+    (root / "p2" / "1.jpg").write_bytes(draw_jpeg(0, 2, 1)[:-500])
+
+
+def test_bad_images_are_quarantined_with_their_reasons_and_people_without_any_are_left_out(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data")
+    spoil(root)
+    config = IngestionConfig(sources=(FolderSource(path=str(root)),), max_bad_fraction=1)
+    out = run(config, tmp_path / "out")
+    rows = {row["record"]: row["reason"] for row in pq.read_table(out / "quarantine.parquet").to_pylist()}
+    assert rows == {
+        "p1/0.jpg": "not a JPEG, PNG, WebP or BMP file",
+        "p1/1.jpg": "empty: the file has no bytes",
+        "p1/2.png": "too large: 60000×60000, the largest side allowed is 4096",
+        "p2/1.jpg": "truncated: no end-of-image marker",
+        "p1": "identity left out: only 0 of its 3 images can be used",
+    }
     assert pq.read_table(out / "identities.parquet")["label"].to_pylist() == ["p0", "p2"]
+    faces = Faces(sorted(out.glob("identities-*.arrow")))
+    assert [faces.name(row) for row in range(len(faces))] == ["p0/0.jpg", "p0/1.jpg", "p2/0.jpg"]
+
+
+def test_too_many_bad_images_stop_the_stage_and_the_error_names_some(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "data", people=20, samples=10)
+    (root / "p3" / "4.jpg").write_bytes(b"not an image")
+    source = FolderSource(path=str(root))
+    run(IngestionConfig(sources=(source,)), tmp_path / "one in 200 is within 1 %")
+    for sample in (5, 6):
+        (root / "p3" / f"{sample}.jpg").write_bytes(b"not an image")
+    with pytest.raises(TooManyBadImagesError, match=r"3 of 200 images are bad.*0\.01.*\n  p3/4\.jpg: not a JPEG"):
+        run(IngestionConfig(sources=(source,)), tmp_path / "three are not")
+
+
+def test_every_image_is_decoded_when_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setattr(ingestion, "check_decodes", decoded.append)
+    root = write_folder(tmp_path / "data")
+    config = IngestionConfig(sources=(FolderSource(path=str(root)),))
+    some = run(config, tmp_path / "some")
+    assert decoded == []
+    every = run(config.model_copy(update={"decode_all": True}), tmp_path / "all")
+    assert sorted(decoded) == sorted(path.read_bytes() for path in root.rglob("*.jpg"))
+    assert digests(every) == digests(some)
+
+
+def test_people_of_two_sources_with_the_same_label_are_two_people(tmp_path: Path) -> None:
+    roots = [write_folder(tmp_path / name) for name in ("a", "b")]
+    config = IngestionConfig(sources=tuple(FolderSource(path=str(root)) for root in roots))
+    table = pq.read_table(run(config, tmp_path / "out") / "identities.parquet")
+    assert table["identity_id"].to_pylist() == list(range(6))
+    assert table["source"].to_pylist() == [0, 0, 0, 1, 1, 1]
+    assert table["label"].to_pylist() == ["p0", "p1", "p2"] * 2
 
 
 def test_people_with_too_few_images_are_left_out_and_ids_stay_dense(tmp_path: Path) -> None:
@@ -109,19 +172,19 @@ def test_people_with_too_few_images_are_left_out_and_ids_stay_dense(tmp_path: Pa
 
 def test_a_sources_description_changes_when_it_grows_and_not_when_it_moves(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "data")
-    before = describe_sources([FolderSource(path=str(root))])
+    before = describe(FolderSource(path=str(root)))
     moved = root.rename(tmp_path / "moved")
-    assert describe_sources([FolderSource(path=str(moved))]) == before
+    assert describe(FolderSource(path=str(moved))) == before
     (moved / "p2" / "9.jpg").write_bytes(draw_jpeg(0, 2, 9))
-    assert describe_sources([FolderSource(path=str(moved))]) != before
+    assert describe(FolderSource(path=str(moved))) != before
 
 
 def test_a_folder_that_is_missing_or_holds_no_images_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
-        describe_sources([FolderSource(path=str(tmp_path / "nowhere"))])
+        describe(FolderSource(path=str(tmp_path / "nowhere")))
     (tmp_path / "empty" / "person").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"has no sub-folder with images \(\.jpg"):
-        describe_sources([FolderSource(path=str(tmp_path / "empty"))])
+        describe(FolderSource(path=str(tmp_path / "empty")))
 
 
 def test_images_of_another_size_are_scaled_when_read() -> None:

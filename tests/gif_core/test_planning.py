@@ -26,7 +26,7 @@ def publish(store: ArtifactStore, ref: ArtifactRef, settings: dict[str, object],
 def store_all(store: ArtifactStore, config: RunConfig) -> None:
     """Publish an artifact of every stage, as a run would."""
     for stage, plan in plan_stages(store, config).items():
-        publish(store, plan.ref, stage_settings(config, stage), stage)
+        publish(store, plan.ref, stage_settings(store, config, stage), stage)
         move_tag(store, "latest", plan.ref)
 
 
@@ -129,9 +129,9 @@ def test_stages_are_selected_by_only_and_from() -> None:
 
 def test_what_was_made_from_an_input_that_came_out_different_runs_again(store: ArtifactStore, tiny: RunConfig) -> None:
     ref = plan_stages(store, tiny)["tokenization"].ref
-    publish(store, ref, stage_settings(tiny, "tokenization"), "tokenization")
+    publish(store, ref, stage_settings(store, tiny, "tokenization"), "tokenization")
     assert to_run(store, tiny) == []
-    publish(store, ref, stage_settings(tiny, "tokenization"), "other codes")
+    publish(store, ref, stage_settings(store, tiny, "tokenization"), "other codes")
     assert to_run(store, tiny) == ["training", "reporting"]
     assert "came out different" in plan_stages(store, tiny)["training"].reason
 
@@ -141,7 +141,7 @@ def test_weights_in_a_file_are_known_by_their_content_and_not_by_their_place(tin
     (tmp_path / "b.pt").write_bytes(b"weights")
     (tmp_path / "c.pt").write_bytes(b"others")
     a, b, c = (
-        stage_settings(changed(tiny, f"embedding.pretrained={tmp_path / name}"), "embedding")
+        stage_settings(ArtifactStore(tiny.store), changed(tiny, f"embedding.pretrained={tmp_path / name}"), "embedding")
         for name in ("a.pt", "b.pt", "c.pt")
     )
     assert a == b != c

@@ -1,0 +1,117 @@
+"""Arrow IPC shards of faces: written batch by batch, and finished when their journal entry is there."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("identity_id", pa.int64(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("image", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass
+class FaceBatch:
+    """Faces that are written at once: few enough that their bytes are still in the processor's cache."""
+
+    identity_ids: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    images: list[bytes] = field(default_factory=list)
+    size: int = 0
+    """Bytes of all images."""
+
+    def add(self, identity_id: int, names: list[str], images: list[bytes]) -> None:
+        """Take faces of one person."""
+        self.identity_ids += [identity_id] * len(names)
+        self.names += names
+        self.images += images
+        self.size += sum(map(len, images))
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The faces as columns."""
+        offsets = np.cumsum([0] + [len(image) for image in self.images], dtype=np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self.images))]
+        images = pa.Array.from_buffers(pa.binary(), len(self.images), buffers)
+        ids, names = pa.array(self.identity_ids, pa.int64()), pa.array(self.names, pa.string())
+        return pa.record_batch([ids, names, images], schema=SCHEMA)
+
+
+class ShardFile:
+    """One Arrow file, there under its name only when it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file under a hidden name."""
+        self.path, self.partial = path, path.with_name(f".{path.name}")
+        self.sink = pa.OSFile(str(self.partial), "wb")
+        self.writer = pa.ipc.new_file(self.sink, SCHEMA)
+
+    def write(self, faces: FaceBatch) -> None:
+        """Append faces as one record batch."""
+        self.writer.write_batch(faces.to_arrow())
+
+    def close(self) -> None:
+        """Stop writing; the file keeps its hidden name."""
+        self.writer.close()
+        self.sink.close()
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self.close()
+        self.partial.replace(self.path)
+
+
+@dataclass
+class Progress:
+    """How far one split is: what its finished shards hold, and what was refused on the way."""
+
+    position: int = 0
+    """Records that are done."""
+    shards: int = 0
+    good: Counter[int] = field(default_factory=Counter)
+    """Usable images of every person."""
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    """Record and reason."""
+
+
+class Journal:
+    """One small file for each finished shard, written after it: what a killed ingestion goes on from."""
+
+    def __init__(self, folder: Path, work: Path, split: str, first_shard: int) -> None:
+        """Shards lie in `folder`, entries in `work`; numbers begin after the `first_shard` shards of others."""
+        self.folder, self.work, self.split, self.first_shard = folder, work, split, first_shard
+
+    def resume(self) -> Progress:
+        """The sum of all entries whose shards are there."""
+        progress = Progress()
+        while self._entry(progress.shards).is_file() and self._shard(progress.shards).is_file():
+            done = json.loads(self._entry(progress.shards).read_bytes())
+            progress.position = done["position"]
+            progress.good.update({int(person): count for person, count in done["good"].items()})
+            progress.bad += [(record, reason) for record, reason in done["bad"]]
+            progress.shards += 1
+        return progress
+
+    def open_shard(self, number: int) -> ShardFile:
+        """Begin a shard."""
+        return ShardFile(self._shard(number))
+
+    def enter(self, number: int, since: Progress) -> None:
+        """Declare a shard finished, with what happened since the one before."""
+        entry = self._entry(number)
+        partial = entry.with_name(f".{entry.name}")
+        partial.write_text(json.dumps({"position": since.position, "good": since.good, "bad": since.bad}))
+        partial.replace(entry)
+
+    def _shard(self, number: int) -> Path:
+        return self.folder / f"{self.split}-{self.first_shard + number:05d}.arrow"
+
+    def _entry(self, number: int) -> Path:
+        return self.work / f"{self.split}-{self.first_shard + number:05d}.json"
