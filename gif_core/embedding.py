@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.images import FaceImages, prefetch
+from gif_core.images import FaceImages
+from gif_core.prefetching import prefetch
 
 
 class Encoder(Protocol):

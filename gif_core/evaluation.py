@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from gif_core.images import FaceImages, normalize_pixels, prefetch
+from gif_core.images import FaceImages, normalize_pixels
+from gif_core.prefetching import prefetch
 
 SAME: Final = 601
 DIFFERENT: Final = 602

@@ -1,21 +1,13 @@
-"""Faces as the network sees them: where pixels come from, how they are scaled and read ahead."""
+"""Faces as the network sees them: where pixels come from, and how they are scaled."""
 
 # Shapes: N images in all, B images in a batch, H height, W width, C channels.
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-PREFETCH_DEPTH: Final = 2
-
-Item = TypeVar("Item")
-Loaded = TypeVar("Loaded")
 
 
 class FaceImages(Protocol):
@@ -31,26 +23,12 @@ class FaceImages(Protocol):
         ...
 
 
-def normalize_pixels(images_BHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """(x - 127.5) / 127.5 as [B, C, H, W]; the bytes travel to the device and are scaled there."""
-    owned_BHWC = np.require(images_BHWC, requirements=["C", "W"])
-    images_BCHW = torch.from_numpy(owned_BHWC).to(device).permute(0, 3, 1, 2)
+def normalize_pixels(images_BHWC: NDArray[np.uint8] | Tensor, device: torch.device) -> Tensor:
+    """(x - 127.5) / 127.5 as [B, C, H, W]; the bytes travel to the device and are scaled there.
+
+    From pinned memory they travel while the host goes on; a GPU's later work waits for them by itself.
+    """
+    if isinstance(images_BHWC, np.ndarray):
+        images_BHWC = torch.from_numpy(np.require(images_BHWC, requirements=["C", "W"]))
+    images_BCHW = images_BHWC.to(device, non_blocking=True).permute(0, 3, 1, 2)
     return images_BCHW.to(torch.float32).sub_(127.5).div_(127.5)
-
-
-def prefetch(
-    load: Callable[[Item], Loaded], items: Iterable[Item], depth: int = PREFETCH_DEPTH
-) -> Generator[Loaded, None, None]:
-    """`load` of every item in order, at most `depth` ahead in one thread that ends with this iterator."""
-    pending: deque[Future[Loaded]] = deque()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="gif-prefetch") as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(load, item))
-                if len(pending) > depth:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()

@@ -5,10 +5,9 @@
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,15 +18,16 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from gif_core.backbones import build_backbone
+from gif_core.batches import epoch_shape, plan_batches
+from gif_core.faces import Faces
 from gif_core.heads import GifHead, HeadOutput
-from gif_core.images import FaceImages, normalize_pixels, prefetch
+from gif_core.images import normalize_pixels
+from gif_core.loader import Batch, load_batches
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
 
 INITIALISATION: Final = 501
-ORDER: Final = 502
-FLIPS: Final = 503
-"""The second part of every seed here, so that no two streams of random numbers are alike."""
+"""The second part of the seed of the first weights."""
 
 
 class TrainingDivergedError(GifError, RuntimeError):
@@ -62,26 +62,8 @@ class TrainingStep:
     state: TrainingState
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """Which images make up a step, and which of them are mirrored."""
-
-    epoch: int
-    indices: NDArray[np.int64]
-    flips: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The images of a step with their identities."""
-
-    epoch: int
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-
-
 def train(
-    faces: FaceImages,
+    faces: Faces,
     codes_NL: NDArray[np.integer[Any]],
     code_vectors_ND: NDArray[np.floating[Any]],
     config: TrainingConfig,
@@ -92,22 +74,12 @@ def train(
     """Minimise L_C + gamma · L_AR (Eq. 10) over the faces, and yield after every optimizer step.
 
     The label of an image is its row in `codes_NL` and `code_vectors_ND`. On a CPU the same seed gives the
-    same weights. Closing the iterator ends the thread that reads ahead.
+    same weights. Closing the iterator ends the processes that read ahead, as many as `faces` has workers.
     """
     _check_labels(faces.labels_N, len(codes_NL))
     steps = config.epochs * epoch_shape(len(faces.labels_N), config.batch_size)[0]
     state = build_state(codes_NL, code_vectors_ND, config, steps=steps, seed=seed, device=device)
     return _run(state, faces, config, steps=steps, seed=seed, device=device)
-
-
-def epoch_shape(num_images: int, batch_size: int) -> tuple[int, int]:
-    """Steps of an epoch and images of a step: the ragged last batch is dropped unless it is the only one."""
-    images_per_step = min(batch_size, num_images)
-    if images_per_step < 2:
-        raise ValueError(
-            f"batch_size={batch_size} over {num_images} images: batch normalisation needs two images a step"
-        )
-    return num_images // images_per_step, images_per_step
 
 
 def build_state(
@@ -150,46 +122,29 @@ def build_scheduler(optimizer: Optimizer, steps: int, warmup_steps: int) -> LRSc
     return LambdaLR(optimizer, factor)
 
 
-def plan_batches(num_images: int, config: TrainingConfig, *, seed: int) -> Iterator[BatchPlan]:
-    """The order of images and mirrorings of all epochs, a function of the seed and the epoch alone."""
-    steps, size = epoch_shape(num_images, config.batch_size)
-    for epoch in range(config.epochs):
-        order_I = np.random.default_rng([seed, ORDER, epoch]).permutation(num_images)
-        flips_I = np.random.default_rng([seed, FLIPS, epoch]).random(num_images) < (0.5 if config.flip else 0)
-        for start in range(0, steps * size, size):
-            yield BatchPlan(epoch, order_I[start : start + size], flips_I[start : start + size])
-
-
-def load_batch(faces: FaceImages, plan: BatchPlan) -> Batch:
-    """Read the planned images and mirror those that are to be mirrored."""
-    images_BHWC = np.array(faces.load(plan.indices))
-    images_BHWC[plan.flips] = images_BHWC[plan.flips, :, ::-1]
-    return Batch(plan.epoch, images_BHWC, faces.labels_N[plan.indices])
-
-
 def _run(
     state: TrainingState,
-    faces: FaceImages,
+    faces: Faces,
     config: TrainingConfig,
     *,
     steps: int,
     seed: int,
     device: torch.device,
 ) -> Generator[TrainingStep, None, None]:
-    plans = plan_batches(len(faces.labels_N), config, seed=seed)
-    with closing(prefetch(partial(load_batch, faces), plans)) as batches:
+    plans = plan_batches(len(faces), config, seed=seed, start_step=state.step)
+    with closing(load_batches(faces, plans, workers=faces.workers, pin=device.type == "cuda")) as batches:
         started = time.perf_counter()
         for batch in batches:
             metrics = _take_step(state, batch, device)
-            speed = len(batch.labels) / (time.perf_counter() - started)
+            speed = len(batch.labels_B) / (time.perf_counter() - started)
             yield TrainingStep(state.step, steps, batch.epoch, metrics, speed, state)
             started = time.perf_counter()
 
 
 def _take_step(state: TrainingState, batch: Batch, device: torch.device) -> dict[str, float]:
     state.model.train()
-    features_BD = state.model(normalize_pixels(batch.images, device))
-    output: HeadOutput = state.head(features_BD, torch.from_numpy(batch.labels).to(device))
+    features_BD = state.model(normalize_pixels(batch.images_BHWC, device))
+    output: HeadOutput = state.head(features_BD, batch.labels_B.to(device, non_blocking=True))
     metrics = _to_floats(output)
     metrics["learning_rate"] = float(state.scheduler.get_last_lr()[0])
     if not math.isfinite(metrics["loss"]):

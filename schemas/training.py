@@ -1,12 +1,26 @@
 """Settings of training: backbone, objective (Eq. 7, 8, 10) and schedule."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from schemas.base import Frozen
 
+Probability = Annotated[float, Field(ge=0, le=1)]
 BackboneName = Literal["iresnet_tiny", "iresnet18", "iresnet34", "iresnet50", "iresnet100", "iresnet200"]
+
+
+class AugmentationConfig(Frozen):
+    """How probable each disturbance of a training image is; each is decided for itself."""
+
+    low_resolution: Probability = 0.0
+    """Shrink it to between 20 and 80 % of its side, and enlarge it again."""
+    blur: Probability = 0.0
+    """Gaussian, of 0.5 to 1.5 pixels."""
+    hsv: Probability = 0.0
+    """Turn the hue by up to 20 degrees; change saturation and value by up to 20 %."""
+    grey: Probability = 0.0
+    """Take the colours away."""
 
 
 class TrainingConfig(Frozen):
@@ -25,6 +39,8 @@ class TrainingConfig(Frozen):
     weight_decay: NonNegativeFloat = 1e-4
     epochs: PositiveInt = 20
     batch_size: PositiveInt = 512
+    """Images of an optimizer step, over all processes together."""
     warmup_steps: NonNegativeInt = 0
     flip: bool = True
     """Mirror every second image at random."""
+    augmentation: AugmentationConfig = AugmentationConfig()

@@ -1,21 +1,14 @@
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from gif_core.training import (
-    TrainingDivergedError,
-    TrainingStep,
-    build_optimizer,
-    build_scheduler,
-    load_batch,
-    plan_batches,
-    train,
-)
+from gif_core.faces import Faces
+from gif_core.training import TrainingDivergedError, TrainingStep, build_optimizer, build_scheduler, train
 from schemas.training import TrainingConfig
 
 CPU = torch.device("cpu")
@@ -31,25 +24,29 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@dataclass
-class ColouredFaces:
+def draw_faces(identities: int = IDENTITIES, samples: int = SAMPLES) -> list[tuple[int, str, bytes]]:
     """One colour for each identity, with noise: learnable in a few steps."""
-
-    images: np.ndarray
-    labels_N: np.ndarray
-    threads: set[int] = field(default_factory=set)
-
-    def load(self, indices: np.ndarray) -> np.ndarray:
-        self.threads.add(threading.get_ident())
-        return self.images[indices]
-
-
-def make_faces(identities: int = IDENTITIES, samples: int = SAMPLES) -> ColouredFaces:
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(identities), samples)
     colours = rng.integers(30, 225, size=(identities, 1, 1, 3))
-    noise = rng.integers(-25, 25, size=(len(labels), 112, 112, 3))
-    return ColouredFaces((colours[labels] + noise).astype(np.uint8), labels)
+    images = (colours[labels] + rng.integers(-25, 25, size=(len(labels), 112, 112, 3))).astype(np.uint8)
+    encoded = [cv2.imencode(".bmp", image)[1].tobytes() for image in images]
+    return [
+        (int(label), f"{number}.bmp", image) for number, (label, image) in enumerate(zip(labels, encoded, strict=True))
+    ]
+
+
+@pytest.fixture(scope="module")
+def make_faces(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable) -> Callable[..., Faces]:
+    def make(rows: list[tuple[int, str, bytes]]) -> Faces:
+        return Faces([write_shard(tmp_path_factory.mktemp("faces") / "a.arrow", rows, len(rows))])
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def faces(make_faces: Callable[..., Faces]) -> Faces:
+    return make_faces(draw_faces())
 
 
 def make_codes() -> np.ndarray:
@@ -72,8 +69,12 @@ def make_config(**changes: object) -> TrainingConfig:
     return TrainingConfig.model_validate(settings | changes)
 
 
-def run(config: TrainingConfig, seed: int = 0, faces: ColouredFaces | None = None) -> list[TrainingStep]:
-    return list(train(faces or make_faces(), make_codes(), make_code_vectors(), config, seed=seed, device=CPU))
+def start(faces: Faces, config: TrainingConfig, seed: int = 0) -> Generator[TrainingStep, None, None]:
+    return train(faces, make_codes(), make_code_vectors(), config, seed=seed, device=CPU)
+
+
+def run(faces: Faces, config: TrainingConfig, seed: int = 0) -> list[TrainingStep]:
+    return list(start(faces, config, seed))
 
 
 def weights(steps: list[TrainingStep]) -> dict[str, torch.Tensor]:
@@ -82,9 +83,9 @@ def weights(steps: list[TrainingStep]) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_losses_fall_on_a_learnable_problem(optimizer: str) -> None:
+def test_losses_fall_on_a_learnable_problem(faces: Faces, optimizer: str) -> None:
     rate = {"sgd": 0.05, "adamw": 0.003}[optimizer]
-    steps = run(make_config(epochs=12, optimizer=optimizer, learning_rate=rate))
+    steps = run(faces, make_config(epochs=12, optimizer=optimizer, learning_rate=rate))
     first, last = steps[0].metrics, steps[-1].metrics
     assert last["loss"] < 0.5 * first["loss"]
     assert last["loss_codes"] < 0.7 * first["loss_codes"]
@@ -92,27 +93,27 @@ def test_losses_fall_on_a_learnable_problem(optimizer: str) -> None:
     assert last["alignment"] > 0.5
 
 
-def test_same_seed_gives_identical_weights_and_losses() -> None:
-    first, second = run(make_config()), run(make_config())
+def test_same_seed_gives_identical_weights_and_losses(faces: Faces) -> None:
+    first, second = run(faces, make_config()), run(faces, make_config())
     assert [step.metrics for step in first] == [step.metrics for step in second]
     for name, value in weights(first).items():
         assert torch.equal(value, weights(second)[name]), name
 
 
-def test_another_seed_gives_other_weights() -> None:
-    first, second = run(make_config(), seed=0), run(make_config(), seed=1)
+def test_another_seed_gives_other_weights(faces: Faces) -> None:
+    first, second = run(faces, make_config(), seed=0), run(faces, make_config(), seed=1)
     assert not torch.equal(weights(first)["fc.weight"], weights(second)["fc.weight"])
 
 
-def test_global_random_state_is_left_alone() -> None:
+def test_global_random_state_is_left_alone(faces: Faces) -> None:
     before_torch, before_numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    run(make_config(epochs=1))
+    run(faces, make_config(epochs=1))
     assert torch.equal(torch.get_rng_state(), before_torch)
     assert np.array_equal(np.random.get_state()[1], before_numpy)  # noqa: NPY002
 
 
-def test_every_step_is_reported_with_its_place_and_rate() -> None:
-    steps = run(make_config(epochs=3))
+def test_every_step_is_reported_with_its_place_and_rate(faces: Faces) -> None:
+    steps = run(faces, make_config(epochs=3))
     assert [(step.step, step.epoch) for step in steps] == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)]
     assert {step.steps for step in steps} == {6}
     assert all(step.images_per_second > 0 for step in steps)
@@ -122,37 +123,39 @@ def test_every_step_is_reported_with_its_place_and_rate() -> None:
     )
 
 
-def test_closing_the_iterator_ends_the_thread_that_reads_ahead() -> None:
-    faces, before = make_faces(), set(threading.enumerate())
-    steps = train(faces, make_codes(), make_code_vectors(), make_config(epochs=50), seed=0, device=CPU)
+def test_closing_the_iterator_ends_what_reads_ahead(faces: Faces) -> None:
+    before = set(threading.enumerate())
+    steps = start(faces, make_config(epochs=50))
     next(steps)
-    assert [t.name for t in set(threading.enumerate()) - before] == ["gif-prefetch_0"]
-    assert faces.threads.isdisjoint({threading.get_ident()})
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {"gif-loader_0"}
     steps.close()
     assert set(threading.enumerate()) == before
 
 
-def test_training_left_in_evaluation_mode_by_the_consumer_goes_on_in_training_mode() -> None:
-    undisturbed = run(make_config())
+def test_the_number_of_workers_does_not_change_the_weights(faces: Faces) -> None:
+    config = make_config(epochs=1, augmentation={"blur": 0.5, "grey": 0.5})
+    first, second = run(faces, config), run(Faces(faces.paths, workers=3), config)
+    assert [step.metrics for step in first] == [step.metrics for step in second]
+
+
+def test_training_left_in_evaluation_mode_by_the_consumer_goes_on_in_training_mode(faces: Faces) -> None:
+    undisturbed = run(faces, make_config())
     disturbed = []
-    for step in train(make_faces(), make_codes(), make_code_vectors(), make_config(), seed=0, device=CPU):
+    for step in start(faces, make_config()):
         step.state.model.eval()
         disturbed.append(step)
     assert disturbed[-1].metrics == undisturbed[-1].metrics
 
 
-def test_an_error_while_reading_reaches_the_consumer() -> None:
-    class Broken(ColouredFaces):
-        def load(self, indices: np.ndarray) -> np.ndarray:
-            raise OSError("shard 3 is damaged")
-
-    broken = Broken(make_faces().images, make_faces().labels_N)
-    with pytest.raises(OSError, match="shard 3"):
-        run(make_config(), faces=broken)
+def test_a_damaged_image_reaches_the_consumer_by_name(make_faces: Callable[..., Faces]) -> None:
+    rows = draw_faces()
+    rows[3] = (0, "damaged.jpg", b"no image")
+    with pytest.raises(ValueError, match=r"face 3 \(damaged.jpg\)"):
+        run(make_faces(rows), make_config())
 
 
-def test_divergence_names_the_step_and_what_to_try() -> None:
-    steps = train(make_faces(), make_codes(), make_code_vectors(), make_config(), seed=0, device=CPU)
+def test_divergence_names_the_step_and_what_to_try(faces: Faces) -> None:
+    steps = start(faces, make_config())
     first = next(steps)
     with torch.no_grad():
         next(first.state.model.parameters()).fill_(float("nan"))
@@ -174,9 +177,9 @@ def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
     assert rates[4:] == sorted(rates[4:], reverse=True)
 
 
-def test_warm_up_as_long_as_the_training_is_refused() -> None:
+def test_warm_up_as_long_as_the_training_is_refused(faces: Faces) -> None:
     with pytest.raises(ValueError, match="warmup_steps=4 must be fewer than the 4 steps"):
-        run(make_config(warmup_steps=4))
+        run(faces, make_config(warmup_steps=4))
 
 
 def test_all_that_is_learned_has_the_same_weight_decay() -> None:
@@ -187,51 +190,11 @@ def test_all_that_is_learned_has_the_same_weight_decay() -> None:
     assert len(group["params"]) == 4
 
 
-def test_an_epoch_shows_every_image_once_and_drops_the_ragged_batch() -> None:
-    plans = list(plan_batches(35, make_config(batch_size=16, epochs=2), seed=0))
-    assert [(plan.epoch, len(plan.indices)) for plan in plans] == [(0, 16), (0, 16), (1, 16), (1, 16)]
-    for epoch in range(2):
-        seen = np.concatenate([plan.indices for plan in plans if plan.epoch == epoch])
-        assert len(set(seen.tolist())) == 32
-    assert not np.array_equal(plans[0].indices, plans[2].indices)
-
-
-def test_fewer_images_than_a_batch_are_one_batch() -> None:
-    plans = list(plan_batches(10, make_config(batch_size=16, epochs=1), seed=0))
-    assert [sorted(plan.indices.tolist()) for plan in plans] == [list(range(10))]
-
-
-def test_order_of_epoch_zero_depends_on_the_seed() -> None:
-    first = next(plan_batches(100, make_config(), seed=1))
-    second = next(plan_batches(100, make_config(), seed=2))
-    assert not np.array_equal(first.indices, second.indices)
-    assert not np.array_equal(first.flips, second.flips)
-
-
-def test_half_of_the_images_are_mirrored_and_none_without_flip() -> None:
-    (mirrored,) = plan_batches(4000, make_config(batch_size=4000, epochs=1), seed=0)
-    (plain,) = plan_batches(4000, make_config(batch_size=4000, epochs=1, flip=False), seed=0)
-    assert 0.45 < mirrored.flips.mean() < 0.55
-    assert not plain.flips.any()
-    assert np.array_equal(mirrored.indices, plain.indices)
-
-
-def test_mirroring_swaps_left_and_right_of_the_planned_images_alone() -> None:
-    faces = make_faces()
-    original = faces.images.copy()
-    plan = next(plan_batches(len(original), make_config(), seed=0))
-    batch = load_batch(faces, plan)
-    for image, index, flip in zip(batch.images, plan.indices, plan.flips, strict=True):
-        assert np.array_equal(image, original[index, :, ::-1] if flip else original[index])
-    assert np.array_equal(batch.labels, faces.labels_N[plan.indices])
-    assert np.array_equal(faces.images, original)
-
-
-def test_labels_beyond_the_codes_are_refused() -> None:
+def test_labels_beyond_the_codes_are_refused(make_faces: Callable[..., Faces]) -> None:
     with pytest.raises(ValueError, match="labels 0 to 8 do not fit 8 identity codes"):
-        run(make_config(), faces=make_faces(identities=9))
+        run(make_faces(draw_faces(identities=9)), make_config())
 
 
-def test_a_single_image_is_refused() -> None:
+def test_a_single_image_is_refused(make_faces: Callable[..., Faces]) -> None:
     with pytest.raises(ValueError, match="two images"):
-        run(make_config(), faces=make_faces(identities=1, samples=1))
+        run(make_faces(draw_faces(identities=1, samples=1)), make_config())
