@@ -1,45 +1,155 @@
-"""`gif faces`: look at the faces of a run."""
+"""`gif faces`: look at faces, and write them in the formats that others read."""
 
+from collections.abc import Iterable
+from contextlib import closing
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
 
 from flows.cli.options import Run, Store
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.contact_sheet import contact_sheet
-from gif_core.faces import Faces
-from gif_core.queries import run_artifacts
+from flows.cli.people import People, PeopleError, open_people
+from gif_core.artifacts import ArtifactStore
+from gif_core.contact_sheet import check_ending, contact_sheet
+from gif_core.writers import FORMATS, export_faces, group_rows, pair_rows
 
-app = typer.Typer(help="Look at the faces of a run.", no_args_is_help=True)
+FOLDS = 10
+PAIRS = 3000
+
+app = typer.Typer(help="Look at faces, and write them in formats that others read.", no_args_is_help=True)
+
+Key = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="Faces by the first digits of their artifact's key, whatever run made them."),
+]
 
 
-@app.callback()
-def callback() -> None:
-    """Look at the faces of a run."""
+class Format(StrEnum):
+    """What faces are written as."""
+
+    recordio = "recordio"
+    folder = "folder"
+    webdataset = "webdataset"
+    bin = "bin"
 
 
 @app.command("show")
 def show(
     store: Store,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The JPEG file to write.")] = Path("faces.jpg"),
-    identities: Annotated[
-        str | None, typer.Option(metavar="ID,ID,…", help="Identity ids; the first ten if not given.")
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jpg or .png.")] = Path("faces.jpg"),
+    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="People by identity id.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="People by label.")] = None,
+    code: Annotated[
+        str | None, typer.Option(metavar="TOKEN.TOKEN…", help="People whose code begins with these tokens.")
     ] = None,
+    rows: Annotated[int, typer.Option(min=1, max=500, help="People, at the most, when they are not named.")] = 10,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each person, at the most.")] = 12,
     held_out: Annotated[bool, typer.Option("--held-out", help="People kept aside instead.")] = False,
+    key: Key = None,
     run: Run = None,
 ) -> None:
-    """Write a contact sheet: one row for each person.
+    """Write a contact sheet: one row for each person, with label, identity id and code on the left.
 
-    Example: gif faces show --identities 3,14,15 --out sheet.jpg
+    Examples:
+      gif faces show --identities 3,14,15 --out sheet.jpg
+
+      gif faces show --code 3.17 --rows 30             # do people with similar codes look alike?
+
+      gif faces show --held-out --columns 20 --out held_out.png
+
+      gif faces show --key 4f2a --labels person-000007
     """
-    artifact = run_artifacts(ArtifactStore(store), run).get("ingestion")
-    if artifact is None:
-        raise ArtifactMissingError("this run has no faces")
-    split = "held_out" if held_out else "identities"
-    faces = Faces([artifact.path(name) for name in artifact.names(f"{split}-")])
-    people = sorted(set(faces.labels_N.tolist()))
-    rows = [int(part) for part in identities.split(",")] if identities else people[:10]
-    out.write_bytes(contact_sheet(faces, rows, columns))
-    print(f"{out}: {len(rows)} of {len(people)} people")
+    check_ending(out.suffix.lower())
+    people = open_people(ArtifactStore(store), run, key, held_out=held_out)
+    chosen = _choose(people, identities, labels, code)
+    shown = chosen if identities or labels else chosen[:rows]
+    captions = list(people.captions(shown))
+    out.write_bytes(contact_sheet(people.faces, shown, columns, captions, out.suffix.lower()))
+    print(f"{out}: {len(shown)} of {len(chosen if code else people.labels)} people")
+
+
+@app.command("export")
+def export(
+    store: Store,
+    form: Annotated[Format, typer.Option("--format", "-f", help="What to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
+    held_out: Annotated[
+        bool | None,
+        typer.Option(
+            "--held-out/--no-held-out",
+            help="People kept aside, or the others.",
+            show_default="kept aside for bin alone",
+        ),
+    ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=1, help="For bin: pairs of one person, and as many of two.", show_default=str(PAIRS)),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For bin: which pairs.", show_default="0")] = None,
+    key: Key = None,
+    run: Run = None,
+) -> None:
+    """Write the faces of a run or an artifact for other programs. Image files are copied byte by byte.
+
+    recordio: train.rec, train.idx and property, as insightface trains on them.
+
+    folder: a sub-folder per person; characters that file systems do not like are percent-encoded.
+
+    webdataset: tar files of up to 1 GB with an image, its class and its label as JSON per sample.
+
+    bin: pairs.bin, a verification set as insightface evaluates on it.
+
+    Examples:
+      gif faces export --format recordio --out ms1mv2-rec
+
+      gif faces export --format bin --pairs 3000 --out lfw-like
+
+      gif faces export --format webdataset --key 4f2a --out shards
+    """
+    if form is not Format.bin and (pairs is not None or seed is not None):
+        raise PeopleError(f"--pairs and --seed are for --format bin, and {form} has all faces")
+    held_out = form is Format.bin if held_out is None else held_out
+    people = open_people(ArtifactStore(store), run, key, held_out=held_out)
+    rows = _draw_pairs(people, pairs or PAIRS, seed or 0) if form is Format.bin else group_rows(people.faces.labels_N)
+    with closing(export_faces(people.faces, people.labels, rows, FORMATS[form], out)) as steps:
+        _show_progress(steps, str(form), len(rows))
+    what = f"{len(rows) // 2:,} pairs" if form is Format.bin else f"{len(rows):,} faces"
+    print(f"{out}: {what} of {len(people.labels):,} people")
+
+
+def _show_progress(steps: Iterable[int], name: str, total: int) -> None:
+    console = Console(stderr=True)
+    for _ in track(steps, name, total=total, transient=True, console=console, disable=not console.is_terminal):
+        pass
+
+
+def _draw_pairs(people: People, pairs: int, seed: int) -> NDArray[np.int64]:
+    """Faces in the order of a verification file."""
+    from gif_core.evaluation import draw_pairs
+
+    return pair_rows(draw_pairs(people.faces.labels_N, pairs=pairs, seed=seed, folds=FOLDS))
+
+
+def _choose(people: People, identities: str | None, labels: str | None, code: str | None) -> list[int]:
+    """Identity ids of the people who are named, in the order of the command; of everybody when nobody is."""
+    if sum(option is not None for option in (identities, labels, code)) > 1:
+        raise PeopleError("give one of --identities, --labels and --code")
+    if identities is not None:
+        return people.numbered(_numbers("--identities", identities, ","))
+    if labels is not None:
+        return people.named(labels.split(","))
+    if code is not None:
+        return people.coded(_numbers("--code", code, "."))
+    return list(range(len(people.labels)))
+
+
+def _numbers(option: str, text: str, separator: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(separator)]
+    except ValueError:
+        raise PeopleError(f"{option} {text}: give numbers, such as 3{separator}14") from None

@@ -1,0 +1,63 @@
+"""Exporting: faces of the store, in the order a format wants them, to a folder that appears when it is complete."""
+
+# Shapes: N faces, R rows that are exported.
+
+import secrets
+import shutil
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.faces import Faces
+from gif_core.writers.base import Crowd, Face, Writer
+from schemas.errors import GifError
+
+if TYPE_CHECKING:
+    from gif_core.evaluation import Pairs
+
+
+class OutputExistsError(GifError, FileExistsError):
+    """Nothing is ever written over."""
+
+
+def export_faces(
+    faces: Faces, labels: Sequence[str], rows_R: NDArray[np.int64], writer: Writer, out: Path
+) -> Generator[int, None, None]:
+    """Write the faces of these rows to the folder `out`; yields the number written after each one.
+
+    Whoever stops halfway, or is stopped by an error, leaves nothing behind.
+    """
+    stream = (Face(int(faces.labels_N[row]), faces.content(row)) for row in map(int, rows_R))
+    with new_folder(out) as folder:
+        yield from writer(stream, Crowd(labels, len(rows_R)), folder)
+
+
+def group_rows(labels_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All rows, identity by identity, and those of one identity in their order."""
+    return np.argsort(labels_N, kind="stable")
+
+
+def pair_rows(pairs: "Pairs") -> NDArray[np.int64]:
+    """The rows of pairs as verification files have them: those of pair i are 2i and 2i + 1."""
+    return np.stack([pairs.left, pairs.right], axis=1).ravel()
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A hidden folder beside `out` that takes its name when all went well and is removed when not."""
+    out = out.resolve()
+    if out.exists() and not (out.is_dir() and next(out.iterdir(), None) is None):
+        raise OutputExistsError(f"{out} is there already and not an empty folder: choose another, or remove it")
+    partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}.partial")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if out.exists():
+            out.rmdir()
+        partial.rename(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

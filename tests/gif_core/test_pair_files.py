@@ -1,0 +1,278 @@
+import builtins
+import codecs
+import os
+import pickle
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gif_core import pair_files
+from gif_core.pair_files import PairFileError, read_pair_file
+from gif_core.writers.base import Crowd, Face
+from gif_core.writers.pair_file import write_pair_file
+from schemas.errors import GifError
+
+IMAGES = [b"\xff\xd8\xff one", b"\x89PNG two", b"BM\0\xfe three", "four é".encode()]
+SAME = [True, False]
+REAL_FILES = sorted((Path(__file__).parents[3] / "shared/data/recordio/faceid_kz").glob("*.bin"))
+
+
+def read(folder: Path, content: bytes) -> tuple[list[bytes], list[bool]]:
+    path = folder / "some.bin"
+    path.write_bytes(content)
+    found = read_pair_file(path)
+    return found.images, found.same_P.tolist()
+
+
+class Call:
+    """Pickles as a call of any function."""
+
+    def __init__(self, function: Any, *arguments: object) -> None:
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        return self.function, self.arguments
+
+
+def python2_string(content: bytes) -> bytes:
+    return b"T" + struct.pack("<i", len(content)) + content
+
+
+def python2_array(content: bytes) -> bytes:
+    """An array of uint8 in the opcodes that Python 2 writes."""
+    size = b"M" + struct.pack("<H", len(content))
+    kind = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    state = b"(K\x01" + size + b"\x85" + kind + b"\x89" + python2_string(content) + b"tb"
+    return b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R" + state
+
+
+def python2_file(images: list[bytes]) -> bytes:
+    return b"\x80\x02](" + b"".join(images) + b"e](\x88\x89e\x86."
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("kind", ["bytes", "arrays", "columns"])
+def test_every_protocol_of_python_3_is_read(tmp_path: Path, protocol: int, kind: str) -> None:
+    shapes = {"arrays": -1, "columns": (-1, 1)}
+    images = IMAGES if kind == "bytes" else [np.frombuffer(each, np.uint8).reshape(shapes[kind]) for each in IMAGES]
+    images = [images[0], *(each if kind == "bytes" else each.copy() for each in images[1:])]
+    truths = SAME if kind == "bytes" else [np.bool_(same) for same in SAME]
+    assert read(tmp_path, pickle.dumps((images, truths), protocol)) == (IMAGES, SAME)
+
+
+@pytest.mark.parametrize("encode", [python2_string, python2_array])
+def test_files_of_python_2_are_read(tmp_path: Path, encode: Any) -> None:
+    assert read(tmp_path, python2_file([encode(image) for image in IMAGES])) == (IMAGES, SAME)
+
+
+def test_text_pickles_of_python_2_are_read(tmp_path: Path) -> None:
+    content = b"((lp0\nS'\\xff\\xd8 one'\np1\naS'two'\np2\na(lp3\nI01\natp4\n."
+    assert read(tmp_path, content) == ([b"\xff\xd8 one", b"two"], [True])
+
+
+def test_what_numpy_1_wrote_is_read(tmp_path: Path) -> None:
+    content = pickle.dumps(([np.frombuffer(each, np.uint8) for each in IMAGES], SAME), 2)
+    assert read(tmp_path, content.replace(b"numpy._core.", b"numpy.core.")) == (IMAGES, SAME)
+
+
+def test_what_the_writer_wrote_is_read(tmp_path: Path) -> None:
+    faces = [Face(person, image) for person, image in zip([3, 3, 1, 2], IMAGES, strict=True)]
+    list(write_pair_file(faces, Crowd([""] * 4, 4), tmp_path))
+    assert read(tmp_path, (tmp_path / "pairs.bin").read_bytes()) == (IMAGES, SAME)
+
+
+@pytest.mark.skipif(not REAL_FILES, reason="the real files are not there")
+def test_real_files_are_read_and_their_images_decode() -> None:
+    for path in REAL_FILES:
+        pairs = read_pair_file(path)
+        assert len(pairs.images) == 2 * 749
+        assert pairs.same_P.sum() == 749
+        for image in pairs.images[::100]:
+            assert cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR).shape == (112, 112, 3)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(os.system, "touch hacked"),
+        Call(builtins.eval, "open('hacked', 'w')"),
+        Call(builtins.exec, "open('hacked', 'w')"),
+        Call(builtins.open, "hacked", "w"),
+        Call(builtins.getattr, "", "upper"),
+        Call(np.save, "hacked.npy", "x"),
+        Call(np.memmap, "hacked", "uint8", "w+", 0, 10),
+        Call(np.fromfile, "/etc/hostname"),
+        Call(np.load, "hacked"),
+        Call(np.frombuffer, b"abc"),
+        Call(np.zeros, 10),
+        Call(codecs.decode, b"x", "latin1"),
+        Call(bytearray, 10),
+    ],
+    ids=lambda call: call.function.__name__ if isinstance(call, Call) else str(call),
+)
+def test_whatever_else_it_would_call_is_refused_and_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, protocol: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PairFileError, match="which it has no need of"):
+        read(tmp_path, pickle.dumps(([call, b"b"], [True]), protocol))
+    assert [path.name for path in tmp_path.iterdir()] == ["some.bin"]
+
+
+def test_the_refusal_says_which_file_and_which_function(tmp_path: Path) -> None:
+    with pytest.raises(GifError, match=r"some\.bin is not a file of pairs: it asks for posix\.system"):
+        read(tmp_path, pickle.dumps(([Call(os.system, "true")], [])))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"(S'touch hacked'\nios\nsystem\n.", "opcode INST"),
+        (b"(cos\nsystem\nS'touch hacked'\no.", "opcode OBJ"),
+        (b"cos\nsystem\n(S'touch hacked'\nt\x81.", "opcode NEWOBJ"),
+        (b"\x80\x02\x82\x01.", "opcode EXT1"),
+        (b"Pidentity\n.", "opcode PERSID"),
+        (b"]}\x86.", "opcode EMPTY_DICT"),
+        (b"cnumpy\ndtype\n}b.", "opcode EMPTY_DICT"),
+        (b"cos\nsystem\n.", r"os\.system"),
+        (b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93.", r"builtins\.eval"),
+        (b"cnumpy\nndarray\n(t.", "does not hold"),
+        (b"cnumpy\nndarray\n(tR.", "not callable"),
+        (b"", "no pickle opcode at byte 0"),
+        (b"\xff\xd8\xff", "no pickle opcode at byte 0"),
+        (b"](", "no pickle opcode at byte 2"),
+        (b"]cos", "cut off"),
+        (b"]cos\nsystem", "cut off"),
+    ],
+)
+def test_other_opcodes_and_ways_to_a_function_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PairFileError, match=words):
+        read(tmp_path, content)
+    assert [path.name for path in tmp_path.iterdir()] == ["some.bin"]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.array([Call(os.system, "touch hacked"), None], object),
+        np.array([1.0, 2.0]),
+        np.array([1, 2], np.uint16),
+        np.array([True, False]),
+        np.array([(1, 2)], [("a", "u1"), ("b", "u1")]),
+        np.array(["text"]),
+    ],
+    ids=lambda image: str(image.dtype),
+)
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_arrays_of_other_types_are_refused(tmp_path: Path, image: np.ndarray, protocol: int) -> None:
+    with pytest.raises(PairFileError):
+        read(tmp_path, pickle.dumps(([image, image], [True]), protocol))
+
+
+def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(PairFileError, match=r"a row of 48 bytes, not an array of \(4, 4, 3\)"):
+        read(tmp_path, pickle.dumps(([pixels, pixels], [True])))
+
+
+def test_an_array_with_fewer_bytes_than_its_shape_is_refused(tmp_path: Path) -> None:
+    whole = python2_array(b"abc")
+    for lie in (b"M\xff\xff", b"J\xff\xff\xff\x7f"):
+        with pytest.raises(PairFileError, match="a row of 3 bytes"):
+            read(tmp_path, python2_file([whole.replace(b"M\x03\x00", lie)] * 4))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((IMAGES, SAME, []), "does not hold"),
+        (IMAGES, "does not hold"),
+        ((tuple(IMAGES), SAME), "does not hold"),
+        ((IMAGES, [1, 0]), "true and false"),
+        ((IMAGES, []), "true and false"),
+        (([], []), "true and false"),
+        ((IMAGES[:3], SAME), "3 images for 2 pairs"),
+        ((["text", *IMAGES[1:]], SAME), "are bytes"),
+        (([b"", *IMAGES[1:]], SAME), "are bytes"),
+        ((IMAGES, [np.float64(1), np.float64(0)]), "uint8"),
+        ((IMAGES, [np.uint8(1), np.uint8(0)]), "neither true nor false"),
+    ],
+)
+def test_values_that_are_no_pairs_are_refused(tmp_path: Path, value: object, words: str) -> None:
+    with pytest.raises(PairFileError, match=words):
+        read(tmp_path, pickle.dumps(value, 4))
+
+
+HUGE = struct.pack("<Q", 2**40)
+MANY, MILLION = 2000, struct.pack("<I", 1_000_000)
+ENCODE = b"c_codecs\nencode\nh\x00U\x06latin1\x86R"
+FROM_BUFFER = b"cnumpy.core.numeric\n_frombuffer\n(h\x00cnumpy\ndtype\nU\x02u1\x85RJ" + MILLION + b"\x85U\x01CtR"
+TEXT_AS_SIDE = b"(" + python2_string(b"y" * 16) + b"J\xff\xff\xff\x7ft"
+BOMBS = {
+    "bytes": b"\x80\x04]\x8e" + HUGE + b"a.",
+    "text": b"\x80\x04]\x8d" + HUGE + b"a.",
+    "bytearray": b"\x80\x05]\x96" + HUGE + b"a.",
+    "string": b"\x80\x02]T\xff\xff\xff\x7fa.",
+    "negative string": b"\x80\x02]T\xff\xff\xff\xffa.",
+    "frame": b"\x80\x04\x95" + HUGE + b"].",
+    "memo": b"\x80\x02]r\xff\xff\xff\x7f.",
+    "memo as text": b"]p999999999\n.",
+    "digits": b"I" + b"9" * 100_000 + b"\n.",
+    "the same text again": b"\x80\x02(X" + MILLION + b"x" * 1_000_000 + b"q\x000" + MANY * ENCODE + b".",
+    "the same bytes again": b"\x80\x05(\x96" + MILLION + bytes(4 + 1_000_000) + b"q\x000" + MANY * FROM_BUFFER + b".",
+    "text as a side": python2_file([python2_array(b"abc").replace(b"M\x03\x00\x85", TEXT_AS_SIDE)] * 4),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path, name: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(PairFileError):
+            read(tmp_path, BOMBS[name])
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(BOMBS[name]) + 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_that_are_too_large_or_too_long_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = pickle.dumps((IMAGES, SAME))
+    monkeypatch.setattr(pair_files, "MOST_OPCODES", 5)
+    with pytest.raises(PairFileError, match="more than 5 opcodes"):
+        read(tmp_path, content)
+    monkeypatch.setattr(pair_files, "LARGEST_FILE", 50)
+    with pytest.raises(PairFileError, match="at most 50 bytes"):
+        read(tmp_path, content)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.bin", tmp_path):
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            read_pair_file(path)
+
+
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    arrays = [np.frombuffer(each, np.uint8) for each in IMAGES]
+    content = bytearray(pickle.dumps((arrays, [np.bool_(same) for same in SAME]), data.draw(st.integers(0, 5))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.getbasetemp() / "damaged.bin"
+    path.write_bytes(content)
+    try:
+        read_pair_file(path)
+    except PairFileError:
+        return
