@@ -1,5 +1,4 @@
 import struct
-import time
 import zlib
 from pathlib import Path
 
@@ -216,13 +215,11 @@ def test_a_frame_without_a_size_is_refused() -> None:
 
 
 def test_a_png_chunk_is_as_long_as_the_file_at_most() -> None:
-    start = time.perf_counter()
     for length in (0xFFFFFFFF, 0x7FFFFFFF, len(PNG)):
         with pytest.raises(BadImageError, match="truncated: a PNG file without its end"):
             check_image(PNG[:33] + struct.pack(">I", length) + PNG[37:], LIMITS)
         with pytest.raises(BadImageError, match="truncated: a PNG file without its end"):
             check_image(PNG[:-12] + struct.pack(">I", length) + PNG[-8:], LIMITS)
-    assert time.perf_counter() - start < 1
 
 
 def test_a_png_without_its_header_is_damaged() -> None:
@@ -281,20 +278,6 @@ def test_the_usual_image_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None
         check_image(draw_jpeg(0, person, 0), LIMITS)
 
 
-def test_checking_takes_a_fraction_of_decoding() -> None:
-    images = [draw_jpeg(0, person, 0) for person in range(20)]
-
-    def seconds(check: object) -> float:
-        start = time.perf_counter()
-        for image in images * 20:
-            check(image)  # type: ignore[operator]
-        return time.perf_counter() - start
-
-    assert min(seconds(check_decodes) for _ in range(3)) > 3 * min(
-        seconds(lambda image: check_image(image, LIMITS)) for _ in range(3)
-    )
-
-
 def test_the_checker_for_many_files_says_the_same() -> None:
     checker = ImageChecker(LIMITS)
     again = encode("jpg", cv2.IMWRITE_JPEG_QUALITY, 80, image=NOISE[::-1])
@@ -319,10 +302,8 @@ def test_long_headers_are_not_remembered() -> None:
     assert image_files._plain_header.cache_info().currsize == 0
 
 
-def test_a_long_run_of_fill_bytes_is_passed_over_at_once() -> None:
-    start = time.perf_counter()
+def test_a_long_run_of_fill_bytes_is_passed_over() -> None:
     check_image(PROGRESSIVE[:2] + b"\xff" * 2**25 + PROGRESSIVE[2:], LIMITS)
-    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs photographs")

@@ -36,7 +36,6 @@ def test_damaged_files_end_in_faults_or_a_clear_error(kind: str, runs: dict[str,
     found = json.loads(done.stdout)
     assert sum(found["outcomes"].values()) == found["files"] == FILES
     assert "unexplained" not in found["outcomes"]
-    assert found["slowest"] < 5
     assert found["grown"] < 2**28
     sound = found["outcomes"].get("accepted", 0) + found["outcomes"].get("whole", 0)
     assert sound < 0.7 * FILES

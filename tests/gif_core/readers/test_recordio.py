@@ -3,7 +3,6 @@ import math
 import os
 import shutil
 import struct
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -398,9 +397,7 @@ def test_the_work_grows_with_the_file_and_no_faster(
     fetch = Blob._fetch
     monkeypatch.setattr(Blob, "_fetch", lambda self, start, end: pieces.append(end - start) or fetch(self, start, end))
     monkeypatch.setattr(files, "WINDOW", 2**16)
-    start = time.perf_counter()
     found = read_source(RecordIOSource(path=str(tmp_path)))
-    assert time.perf_counter() - start < 20
     assert sum(pieces) < 5 * len(content)
     assert len(pieces) < len(content) / 8 + 100
     assert len(found.faults) < 3

@@ -3,7 +3,6 @@ import json
 import os
 import struct
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -332,9 +331,7 @@ def test_the_work_grows_with_the_file_and_no_faster(
     fetch = Blob._fetch
     monkeypatch.setattr(Blob, "_fetch", lambda self, *span: fetched.append(span[1] - span[0]) or fetch(self, *span))
     monkeypatch.setattr(files, "WINDOW", 2**16)
-    start = time.perf_counter()
     read_source(WebDatasetSource(path=str(tmp_path)))
-    assert time.perf_counter() - start < 10
     assert sum(fetched) < 3 * len(content)
 
 
