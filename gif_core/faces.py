@@ -104,6 +104,11 @@ class Faces:
         labels = [batch.column("identity_id").to_numpy() for batch in self.batches]
         return np.concatenate(labels) if labels else np.empty(0, np.int64)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every decoded face."""
+        return IMAGE_SIZE, IMAGE_SIZE, 3
+
     def __len__(self) -> int:
         """Number of faces."""
         return self.starts[-1]

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.keys import artifact_key
 from gif_core.artifacts.tags import read_tag
 from gif_core.artifacts.verification import sha256_of
+from gif_core.encoders.files import weights_file
 from gif_core.growth import find_base
 from gif_core.ingestion import describe_readers
 from gif_core.readers import open_reader
@@ -36,8 +36,9 @@ def stage_settings(store: ArtifactStore, config: RunConfig, stage: StageName) ->
         readers = [open_reader(source) for source in config.ingestion.sources]
         settings["sources"] = describe_readers(readers)
         settings["grown_from"] = find_base(store, settings, readers) if settings.pop("incremental") else None
-    if stage == "embedding" and Path(config.embedding.pretrained).is_file():
-        settings["pretrained"] = f"sha256:{sha256_of(Path(config.embedding.pretrained))}"
+    weights = weights_file(config.embedding) if stage == "embedding" else None
+    if weights is not None:
+        settings["pretrained"] = f"sha256:{sha256_of(weights)}"
     return settings
 
 

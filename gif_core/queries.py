@@ -19,6 +19,7 @@ PARQUET_TABLES: Final[Tables] = {
     "held_out": ("ingestion", "held_out.parquet"),
     "quarantine": ("ingestion", "quarantine.parquet"),
     "vectors": ("embedding", "vectors.parquet"),
+    "least_cohesive": ("embedding", "least_cohesive.parquet"),
 }
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 

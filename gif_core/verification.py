@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_curve
 
 Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
 """Rows whose direction is compared; bytes are raw pixels."""
@@ -134,5 +133,7 @@ def _count_correct(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], f
 
 
 def _measure_roc(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
+    from sklearn.metrics import roc_curve  # seconds to import, which commands that measure nothing need not wait for
+
     far, tar, score = roc_curve(same_P, -distance_P)
     return Roc(far=far, tar=tar, distance=-score)

@@ -11,6 +11,9 @@ from schemas.base import Stored
 from schemas.stages import StageName
 
 KEY_PATTERN = r"^[0-9a-f]{64}$"
+PARTS_FILE = "parts.json"
+"""The file in which an artifact names the parts that it was made of."""
+NO_CONTENT = (".duckdb", PARTS_FILE)
 
 
 def _stay_inside(path: str) -> str:
@@ -80,8 +83,9 @@ class Manifest(Stored):
         """What the artifact holds.
 
         DuckDB files do not count: each carries a random id of its own, and its rows are in a Parquet file beside it.
+        Nor does it count in what parts the work was done.
         """
-        files = sorted((file.name, file.sha256) for file in self.files if not file.name.endswith(".duckdb"))
+        files = sorted((file.name, file.sha256) for file in self.files if not file.name.endswith(NO_CONTENT))
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from schemas.base import Frozen
 
@@ -10,8 +10,12 @@ from schemas.base import Frozen
 class EmbeddingConfig(Frozen):
     """Faces → one vector per identity."""
 
-    encoder: Literal["open_clip"] = "open_clip"
+    encoder: Literal["open_clip", "timm"] = "open_clip"
+    """The library that builds it: `open_clip` for CLIP, `timm` for DINO, DINOv2 and everything else."""
     model: str = "ViT-B-32"
-    """An architecture that open_clip knows, or `tiny-clip`, the small one for CPUs."""
+    """An architecture that the library knows, or `tiny-clip`, the small CLIP that comes with the project."""
     pretrained: str = Field(default="openai", min_length=1)
-    """A tag that open_clip knows, a local checkpoint, or `random`: untrained weights, asked for by name."""
+    """A tag that the library knows, a local checkpoint (safetensors or a state dict), `synthetic` for the weights
+    of tiny-clip, or `random`: untrained weights, asked for by name."""
+    image_size: PositiveInt | None = None
+    """Side of the encoder's input; None: the one it was trained with."""

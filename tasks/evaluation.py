@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import Draft
 from gif_core.devices import pick_device
-from gif_core.encoders import OpenClipEncoder
+from gif_core.encoders.building import build_encoder
 from gif_core.evaluation import draw_pairs, embed_images, raw_pixels
 from gif_core.faces import Faces
 from gif_core.metrics import MetricsWriter
@@ -53,7 +53,7 @@ def _features(
     """The features of the held-out faces, one method after another."""
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
     yield "raw_pixels", raw_pixels(faces, rows)
-    encoder = OpenClipEncoder(config.embedding, device, workers=config.execution.workers)
+    encoder = build_encoder(config.embedding, device, config.execution.precision)
     encoded = (encoder.encode(faces.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
     yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
     model = load_backbone(inputs["training"].path("backbone.safetensors"), inputs["training"].path("model.json")).to(

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli import artifacts, configuration, faces, run, runs, sql
+from flows.cli import artifacts, configuration, encoders, faces, run, runs, sql
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -20,8 +20,10 @@ app = typer.Typer(
 app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("sql")(sql.sql)
+app.command("encode")(encoders.encode)
 app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")
+app.add_typer(encoders.app, name="tiny-clip")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 

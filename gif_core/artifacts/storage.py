@@ -64,9 +64,14 @@ class RemoteStorage:
         self.fs.cp_file(self._at(source), self._at(path))
 
     def find(self, folder: str) -> Iterator[FoundFile]:
-        """All files below a folder, at any depth; none when it does not exist."""
+        """All files below a folder, at any depth; none when it does not exist.
+
+        Some servers keep an emptied folder as an object of its own: that is no file.
+        """
         found: dict[str, dict[str, Any]] = self.fs.find(self._at(folder), detail=True)
         for path, info in found.items():
+            if path == self._at(folder):
+                continue
             written = info.get("LastModified") or info.get("created") or info.get("mtime") or 0
             modified = written if isinstance(written, int | float) else written.timestamp()
             yield FoundFile(path.removeprefix(f"{self.root}/"), int(info["size"]), float(modified))

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.storage import FoundFile
 from gif_core.artifacts.store import MANIFEST, ArtifactStore
 from schemas.artifacts import ArtifactRef, StoredFile
-from schemas.stages import STAGES
+from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
+PARTED: frozenset[StageName] = frozenset({"embedding"})
+"""The stages that are made in parts."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,20 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
             attempts.setdefault(place, Attempt()).add(file)
     published, written = _published_places(store)
     before = time.time() - older_than
-    return [
+    abandoned = [
         Leftover(place, attempt.size)
         for place, attempt in sorted(attempts.items())
         if place not in published and _is_over(place, attempt, written, before)
     ]
+    return abandoned + list(_unused_parts(store, before))
+
+
+def _unused_parts(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+    """Parts that no artifact was made of, once a run that is still making them cannot need them any more."""
+    used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
+    for file in store.storage.find(PARTS):
+        if file.path.rpartition("/")[2] not in used and file.modified < before:
+            yield Leftover(file.path, file.size)
 
 
 def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: float) -> bool:

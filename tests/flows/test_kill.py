@@ -1,16 +1,18 @@
 """kill -9 in the middle of any stage: nothing published is lost, and the same command carries on."""
 
+import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from flows.cli import main
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.runs import list_runs
@@ -33,30 +35,48 @@ def start(folder: Path, **settings: str) -> subprocess.Popen[bytes]:
         )
 
 
-def kill_in(stage: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
+def kill_in(stage: str, folder: Path, process: BaseProcess) -> None:
     """End the process at the moment the stage has begun to write."""
     end = time.monotonic() + 120
     while not list((folder / "store").glob(f"{stage}/*/*/{MARKER}")):
-        assert process.poll() is None, (folder / "gif.log").read_text()
+        assert process.is_alive()
         assert time.monotonic() < end, f"{stage} did not begin"
         time.sleep(0.001)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
+
+
+@pytest.fixture
+def start_forked(prefect_api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], BaseProcess]:
+    """`gif run` in a process that has everything imported already: seconds less for each."""
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    arguments = ["gif", "run", "--config", str(tmp_path / "run.yaml"), "--set", f"store={tmp_path / 'store'}"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["flows.cli", "flows.pipeline"])
+
+    def start() -> BaseProcess:
+        process = context.Process(target=main)
+        process.start()
+        return process
+
+    return start
 
 
 def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
-    tmp_path: Path, prefect_api: str, tiny_settings: dict[str, object]
+    tmp_path: Path, start_forked: Callable[[], BaseProcess], tiny_settings: dict[str, object]
 ) -> None:
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
     store = ArtifactStore(str(tmp_path / "store"))
     for number, stage in enumerate(STAGES):
-        kill_in(stage, tmp_path, start(tmp_path, PREFECT_API_URL=prefect_api))
+        kill_in(stage, tmp_path, start_forked())
         assert {ref.stage for ref in store.refs()} == set(STAGES[:number])
         assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
         assert (list_runs(store)[0].state, list_runs(store)[0].current) == ("interrupted", stage)
 
-    last = start(tmp_path, PREFECT_API_URL=prefect_api)
-    assert last.wait(300) == 0, (tmp_path / "gif.log").read_text()
+    last = start_forked()
+    last.join(300)
+    assert last.exitcode == 0
     assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
     record = list_runs(store)[0]
     assert {stage for stage, done in record.stages.items() if done.action == "reused"} == set(STAGES[:-1])

@@ -1,0 +1,52 @@
+"""Preprocessing of a whole batch on the device: resize, crop and normalise as the encoder asks.
+
+The libraries' own transforms work on one Pillow image at a time. This does the same to a batch of tensors: Pillow's
+bicubic filter is the antialiased one of torch.
+"""
+
+# Shapes: B images in a batch, H height, W width, C channels.
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What an encoder wants to see."""
+
+    size: int
+    """Side of the network's input."""
+    resized: int
+    """The shorter side after resizing; what is more than `size` is cut off evenly."""
+    mean: Sequence[float]
+    std: Sequence[float]
+    interpolation: str = "bicubic"
+
+    def __call__(self, images_BHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
+        """Normalised images [B, C, size, size] on the device, to which they travel as bytes."""
+        images_BCHW = torch.from_numpy(images_BHWC).to(device, non_blocking=True).permute(0, 3, 1, 2)
+        images_BCHW = self._crop(self._resize(images_BCHW)).float()
+        mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (self.mean, self.std))
+        return (images_BCHW - 255 * mean) / (255 * std)
+
+    def _resize(self, images_BCHW: Tensor) -> Tensor:
+        """Rounded to whole bytes, as Pillow does; a CPU resizes bytes faster than floats, a GPU knows only floats."""
+        height, width = images_BCHW.shape[2:]
+        shorter = min(height, width)
+        target = (self.resized * height // shorter, self.resized * width // shorter)
+        if target == (height, width):
+            return images_BCHW
+        images_BCHW = images_BCHW if images_BCHW.device.type == "cpu" else images_BCHW.float()
+        resized = interpolate(images_BCHW, target, mode=self.interpolation, antialias=True)
+        return resized.round_().clamp_(0, 255) if resized.is_floating_point() else resized
+
+    def _crop(self, images_BCHW: Tensor) -> Tensor:
+        height, width = images_BCHW.shape[2:]
+        top, left = round((height - self.size) / 2), round((width - self.size) / 2)
+        return images_BCHW[:, :, top : top + self.size, left : left + self.size]

@@ -1,0 +1,70 @@
+"""What people would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it with."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gif_core.synthetic.attributes import Person, describe
+
+PHRASES: Final[Mapping[str, Mapping[str, str]]] = {
+    "skin_tone": {"light": "light skin", "tan": "tan skin", "dark": "dark skin"},
+    "hair_colour": {word: f"{word} hair" for word in ("black", "brown", "red", "blond", "grey")},
+    "hair_length": {"bald": "a bald head", "short": "short hair", "medium": "medium length hair", "long": "long hair"},
+    "beard": {"none": "no beard", "stubble": "stubble", "full": "a full beard"},
+    "glasses": {"none": "no glasses", "glasses": "glasses"},
+}
+"""How each word of `describe` is said."""
+
+DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
+    "face_width": ("a narrow face", "a wide face"),
+    "jaw_width": ("a pointed jaw", "a square jaw"),
+    "hair_volume": ("flat hair", "full hair"),
+    "hair_curl": ("straight hair", "wavy hair", "curly hair"),
+    "fringe": ("a bare forehead", "a fringe"),
+    "eye_size": ("small eyes", "large eyes"),
+    "eye_spacing": ("close-set eyes", "wide-set eyes"),
+    "eye_colour": ("brown eyes", "green eyes", "blue eyes"),
+    "brow_thickness": ("thin brows", "thick brows"),
+    "nose_width": ("a narrow nose", "a broad nose"),
+    "nose_length": ("a short nose", "a long nose"),
+    "mouth_width": ("a small mouth", "a wide mouth"),
+    "lip_thickness": ("thin lips", "full lips"),
+    "freckles": ("clear skin", "some freckles", "many freckles"),
+    "age": ("a young look", "a mature look", "an old look"),
+}
+"""Finer features in equal steps from 0 to 1."""
+
+TEMPLATES: Final = ("a photo of a person with {}", "a face with {}", "a portrait of somebody with {}", "{}")
+MENTIONED: Final = 0.7
+DETAILS_MENTIONED: Final = 0.35
+
+
+def caption(attributes: ArrayLike, rng: np.random.Generator) -> str:
+    """One way to describe a person: most of what anyone would mention, some details, in any order."""
+    said = _main_features(describe(attributes), rng) + _details(attributes, rng)
+    rng.shuffle(said)
+    return str(rng.choice(TEMPLATES)).format(", ".join(said or ["a face"]))
+
+
+def prompts(attribute: str) -> dict[str, list[str]]:
+    """For each word of an attribute, the sentences that ask whether it fits."""
+    return {word: [t.format(phrase) for t in TEMPLATES] for word, phrase in PHRASES[attribute].items()}
+
+
+def _main_features(words: Mapping[str, str], rng: np.random.Generator) -> list[str]:
+    """Nobody can tell the colour of hair that is not there."""
+    bald = words["hair_length"] == "bald"
+    seen = {name: word for name, word in words.items() if not (bald and name == "hair_colour")}
+    return [PHRASES[name][word] for name, word in seen.items() if rng.random() < MENTIONED]
+
+
+def _details(attributes: ArrayLike, rng: np.random.Generator) -> list[str]:
+    person = Person(*np.asarray(attributes, np.float64).tolist())
+    said = []
+    for name, phrases in DETAILS.items():
+        step = min(int(getattr(person, name) * len(phrases)), len(phrases) - 1)
+        if rng.random() < DETAILS_MENTIONED:
+            said.append(phrases[step])
+    return said

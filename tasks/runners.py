@@ -1,0 +1,82 @@
+"""The engine that runs the parts of a stage: threads, processes, Ray or Dask, all through Prefect."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, cast
+
+import torch
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+from schemas.execution import ExecutionConfig
+
+Runner = TaskRunner[Any]
+
+
+def open_runner(execution: ExecutionConfig) -> Runner:
+    """The task runner that the configuration names; entered as a context it starts, and stops at the end."""
+    kind, at_once = runner_kind(execution), parts_at_once(execution)
+    if kind == "ray":
+        return _ray_runner(execution, at_once)
+    if kind == "dask":
+        return _dask_runner(execution, at_once)
+    return ProcessPoolTaskRunner(at_once) if kind == "processes" else ThreadPoolTaskRunner(at_once)
+
+
+def runner_kind(execution: ExecutionConfig) -> Literal["threads", "processes", "ray", "dask"]:
+    """One process for each GPU when there are several; threads otherwise."""
+    if execution.runner != "auto":
+        return execution.runner
+    return "processes" if _gpus(execution) > 1 else "threads"
+
+
+def parts_at_once(execution: ExecutionConfig) -> int:
+    """As many as configured, else one for each GPU, else what shares the cores best."""
+    if execution.parts_at_once or _gpus(execution):
+        return execution.parts_at_once or _gpus(execution)
+    return 1 if runner_kind(execution) == "threads" else execution.workers
+
+
+def threads_per_part(execution: ExecutionConfig) -> int:
+    """The workers, shared out."""
+    return max(1, execution.workers // parts_at_once(execution))
+
+
+def resources(execution: ExecutionConfig) -> AbstractContextManager[Any]:
+    """What Ray is to keep free for one part; other engines count parts alone."""
+    if runner_kind(execution) != "ray":
+        return nullcontext()
+    from prefect_ray.context import remote_options
+
+    share: AbstractContextManager[Any] = remote_options(
+        num_cpus=threads_per_part(execution), num_gpus=1 if _gpus(execution) else 0
+    )
+    return share
+
+
+def _ray_runner(execution: ExecutionConfig, at_once: int) -> Runner:
+    try:
+        from prefect_ray import RayTaskRunner
+    except ImportError as error:
+        raise _missing("ray") from error
+    if execution.runner_address:
+        return cast(Runner, RayTaskRunner(execution.runner_address))
+    local = {"num_cpus": at_once * threads_per_part(execution), "include_dashboard": False, "log_to_driver": False}
+    return cast(Runner, RayTaskRunner(init_kwargs=local))
+
+
+def _dask_runner(execution: ExecutionConfig, at_once: int) -> Runner:
+    try:
+        from prefect_dask import DaskTaskRunner
+    except ImportError as error:
+        raise _missing("dask") from error
+    if execution.runner_address:
+        return cast(Runner, DaskTaskRunner(address=execution.runner_address))
+    local = {"n_workers": at_once, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    return cast(Runner, DaskTaskRunner(cluster_kwargs=local))
+
+
+def _missing(name: str) -> ValueError:
+    return ValueError(f"execution.runner = {name!r} needs a package that is not here: pip install 'gif[{name}]'")
+
+
+def _gpus(execution: ExecutionConfig) -> int:
+    return torch.cuda.device_count() if execution.device in ("auto", "cuda") else 0

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.parts import PartStore, list_parts, parts_of
+from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers
+from schemas.artifacts import PARTS_FILE, ArtifactRef
+
+KEY = "a" * 64
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3_url"))
+
+
+def publish(store: ArtifactStore, names: list[str]) -> ArtifactRef:
+    with store.draft(store.ref("embedding", KEY), {}, {}) as draft:
+        (draft.folder / "vectors.parquet").write_text("vectors")
+        (draft.folder / PARTS_FILE).write_text(list_parts(names))
+        return store.publish(draft)
+
+
+def test_a_part_is_found_by_its_key_and_read_back(store: ArtifactStore) -> None:
+    parts = PartStore(store, "embedding")
+    assert parts.names() == {}
+    names = {key * 64: parts.save(key * 64, f"content {key}".encode()) for key in "abc"}
+    assert parts.names() == names
+    assert parts.load(names["b" * 64]) == b"content b"
+    assert PartStore(store, "training").names() == {}
+
+
+def test_two_results_under_one_key_are_both_whole_and_everybody_takes_the_same(store: ArtifactStore) -> None:
+    parts = PartStore(store, "embedding")
+    written = {parts.save(KEY, content) for content in (b"one", b"two")}
+    assert len(written) == 2
+    assert parts.names()[KEY] == min(written)
+    assert {parts.load(name) for name in written} == {b"one", b"two"}
+
+
+def test_a_damaged_part_is_refused_and_made_anew(store: ArtifactStore) -> None:
+    parts = PartStore(store, "embedding")
+    name = parts.save(KEY, b"whole")
+    store.storage.replace(f"parts/embedding/{name}", b"who")
+    with pytest.raises(ArtifactDamagedError, match="was damaged and is removed: run again"):
+        parts.load(name)
+    assert parts.names() == {}
+    with pytest.raises(ArtifactMissingError, match="is gone: run again"):
+        parts.load(name)
+
+
+def test_parts_that_an_artifact_was_made_of_stay_and_others_go_when_they_are_old(store: ArtifactStore) -> None:
+    parts = PartStore(store, "embedding")
+    used, unused = parts.save("a" * 64, b"used"), parts.save("b" * 64, b"unused")
+    artifact = store.open(publish(store, [used]))
+    assert parts_of(artifact) == [used]
+    assert find_leftovers(store) == [], "a run may still be at work"
+    leftovers = find_leftovers(store, older_than=-10)
+    assert [leftover.path for leftover in leftovers] == [f"parts/embedding/{unused}"]
+    remove_leftovers(store, leftovers)
+    assert list(parts.names().values()) == [used]
+    store.remove(artifact.ref)
+    assert [leftover.path for leftover in find_leftovers(store, older_than=-10)] == [f"parts/embedding/{used}"]
+
+
+def test_in_what_parts_the_work_was_done_is_no_part_of_the_content(store: ArtifactStore) -> None:
+    one = store.open(publish(store, ["x-1"])).manifest
+    assert one.digest == one.model_copy(update={"files": [f for f in one.files if f.name != PARTS_FILE]}).digest
