@@ -27,6 +27,7 @@ Shown = dict[str, Any]
 PEOPLE_SHOWN: Final = 6
 FACES_SHOWN: Final = 8
 CODES_SHOWN: Final = 8
+LEAST_COHESIVE: Final = 5
 FILL_BINS: Final = 20
 
 
@@ -88,7 +89,10 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
     return {
         "encoder": _describe_encoder(config),
         "metrics": separation.manifest.metrics,
-        "dimensions": inputs["embedding"].manifest.metrics["dimensions"],
+        "embedding": inputs["embedding"].manifest.metrics,
+        "least_cohesive": pq.read_table(inputs["embedding"].path("least_cohesive.parquet"))[
+            :LEAST_COHESIVE
+        ].to_pylist(),
         "curves": figures.draw_separation(Curve(epoch, gap), Curve(epoch[measured], kept[measured])),
         "trade_off": figures.draw_trade_off(gap[measured], kept[measured], epoch[measured].tolist()),
     }

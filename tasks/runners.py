@@ -59,7 +59,12 @@ def _ray_runner(execution: ExecutionConfig, at_once: int) -> Runner:
         raise _missing("ray") from error
     if execution.runner_address:
         return cast(Runner, RayTaskRunner(execution.runner_address))
-    local = {"num_cpus": at_once * threads_per_part(execution), "include_dashboard": False, "log_to_driver": False}
+    local = {
+        "num_cpus": at_once * threads_per_part(execution),
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "_system_config": {"worker_niceness": 0},  # it is this run's own cluster: nobody to give way to
+    }
     return cast(Runner, RayTaskRunner(init_kwargs=local))
 
 

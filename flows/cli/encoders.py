@@ -71,7 +71,7 @@ def encode(
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write.")] = Path("tiny-clip.safetensors"),
     people: Annotated[int, typer.Option(min=1, help="Synthetic people to learn from.")] = 16_000,
-    epochs: Annotated[int, typer.Option(min=1, help="How often each photograph is seen.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="How often each photograph is seen.")] = 12,
     seed: Annotated[int, typer.Option(min=0, help="Of the order, the captions and the first weights.")] = 0,
     device: Device = "auto",
 ) -> None:

@@ -37,9 +37,9 @@ class Recipe:
 
     people: int = 16_000
     samples: int = 2
-    epochs: int = 10
+    epochs: int = 12
     batch_size: int = 256
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     weight_decay: float = 0.1
     warmup_steps: int = 100
     seed: int = 0
@@ -84,7 +84,8 @@ def new_model(seed: int = 0) -> Any:
 def save_model(model: nn.Module, path: Path) -> None:
     """Write the checkpoint, in half precision: it is there under its name when it is whole."""
     partial = path.with_name(f".{path.name}")
-    weights = {name: tensor.half().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    halves = {name: each.half() if each.is_floating_point() else each for name, each in model.state_dict().items()}
+    weights = {name: each.cpu().contiguous() for name, each in halves.items()}
     save_file(weights, partial)
     partial.replace(path)
 

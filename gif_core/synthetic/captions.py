@@ -12,8 +12,8 @@ PHRASES: Final[Mapping[str, Mapping[str, str]]] = {
     "skin_tone": {"light": "light skin", "tan": "tan skin", "dark": "dark skin"},
     "hair_colour": {word: f"{word} hair" for word in ("black", "brown", "red", "blond", "grey")},
     "hair_length": {"bald": "a bald head", "short": "short hair", "medium": "medium length hair", "long": "long hair"},
-    "beard": {"none": "no beard", "stubble": "stubble", "full": "a full beard"},
-    "glasses": {"none": "no glasses", "glasses": "glasses"},
+    "beard": {"none": "clean-shaven", "stubble": "stubble", "full": "a full beard"},
+    "glasses": {"none": "uncovered eyes", "glasses": "glasses"},
 }
 """How each word of `describe` is said."""
 
@@ -37,13 +37,15 @@ DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
 """Finer features in equal steps from 0 to 1."""
 
 TEMPLATES: Final = ("a photo of a person with {}", "a face with {}", "a portrait of somebody with {}", "{}")
-MENTIONED: Final = 0.7
-DETAILS_MENTIONED: Final = 0.35
+FEWEST_MENTIONED: Final = 0.1
+DETAILS_MENTIONED: Final = 0.2
+"""How much of the main features the shortest captions mention, and of the details against the main features."""
 
 
 def caption(attributes: ArrayLike, rng: np.random.Generator) -> str:
-    """One way to describe a person: most of what anyone would mention, some details, in any order."""
-    said = _main_features(describe(attributes), rng) + _details(attributes, rng)
+    """One way to describe a person, in few words or in many, in any order."""
+    share = rng.uniform(FEWEST_MENTIONED, 1.0)
+    said = _main_features(describe(attributes), share, rng) + _details(attributes, share * DETAILS_MENTIONED, rng)
     rng.shuffle(said)
     return str(rng.choice(TEMPLATES)).format(", ".join(said or ["a face"]))
 
@@ -53,18 +55,18 @@ def prompts(attribute: str) -> dict[str, list[str]]:
     return {word: [t.format(phrase) for t in TEMPLATES] for word, phrase in PHRASES[attribute].items()}
 
 
-def _main_features(words: Mapping[str, str], rng: np.random.Generator) -> list[str]:
+def _main_features(words: Mapping[str, str], share: float, rng: np.random.Generator) -> list[str]:
     """Nobody can tell the colour of hair that is not there."""
     bald = words["hair_length"] == "bald"
     seen = {name: word for name, word in words.items() if not (bald and name == "hair_colour")}
-    return [PHRASES[name][word] for name, word in seen.items() if rng.random() < MENTIONED]
+    return [PHRASES[name][word] for name, word in seen.items() if rng.random() < share]
 
 
-def _details(attributes: ArrayLike, rng: np.random.Generator) -> list[str]:
+def _details(attributes: ArrayLike, share: float, rng: np.random.Generator) -> list[str]:
     person = Person(*np.asarray(attributes, np.float64).tolist())
     said = []
     for name, phrases in DETAILS.items():
         step = min(int(getattr(person, name) * len(phrases)), len(phrases) - 1)
-        if rng.random() < DETAILS_MENTIONED:
+        if rng.random() < share:
             said.append(phrases[step])
     return said

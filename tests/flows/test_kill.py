@@ -1,6 +1,5 @@
 """kill -9 in the middle of any stage: nothing published is lost, and the same command carries on."""
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.cli import main
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.runs import list_runs
@@ -46,35 +44,19 @@ def kill_in(stage: str, folder: Path, process: BaseProcess) -> None:
     process.join()
 
 
-@pytest.fixture
-def start_forked(prefect_api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], BaseProcess]:
-    """`gif run` in a process that has everything imported already: seconds less for each."""
-    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
-    arguments = ["gif", "run", "--config", str(tmp_path / "run.yaml"), "--set", f"store={tmp_path / 'store'}"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["flows.cli", "flows.pipeline"])
-
-    def start() -> BaseProcess:
-        process = context.Process(target=main)
-        process.start()
-        return process
-
-    return start
-
-
 def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
-    tmp_path: Path, start_forked: Callable[[], BaseProcess], tiny_settings: dict[str, object]
+    tmp_path: Path, start_gif: Callable[..., BaseProcess], tiny_settings: dict[str, object]
 ) -> None:
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
     store = ArtifactStore(str(tmp_path / "store"))
+    command = ("run", "--config", str(tmp_path / "run.yaml"), "--set", f"store={tmp_path / 'store'}")
     for number, stage in enumerate(STAGES):
-        kill_in(stage, tmp_path, start_forked())
+        kill_in(stage, tmp_path, start_gif(*command))
         assert {ref.stage for ref in store.refs()} == set(STAGES[:number])
         assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
         assert (list_runs(store)[0].state, list_runs(store)[0].current) == ("interrupted", stage)
 
-    last = start_forked()
+    last = start_gif(*command)
     last.join(300)
     assert last.exitcode == 0
     assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []

@@ -129,7 +129,9 @@ def write_faces(run: SmallRun) -> None:
 def write_vectors(run: SmallRun) -> None:
     with run.publish("embedding") as draft:
         pq.write_table(pa.table({"identity_id": [0]}), draft.folder / "vectors.parquet")
-        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.9}
+        low = {"identity_id": [3, 5], "label": [HOSTILE, "p5"], "num_samples": [4, 2], "cohesion": [0.123, 0.4]}
+        pq.write_table(pa.table(low), draft.folder / "least_cohesive.parquet")
+        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.912, "mean_cohesion": 0.876}
 
 
 def write_separation(run: SmallRun) -> None:
@@ -246,6 +248,13 @@ def test_report_without_held_out_people_says_what_to_set(page_without_scores: Pa
 @pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
 def test_numbers_are_written_for_people(page: Page, shown: str) -> None:
     assert shown in " ".join(page.text.split())
+
+
+def test_the_cone_and_the_likeliest_wrong_labels_are_shown(page: Page) -> None:
+    assert "0.912" in page.text
+    assert "0.876" in page.text
+    assert "0.123" in page.text
+    assert "gif faces show --identities 3,5" in " ".join(page.text.split())
 
 
 def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
