@@ -1,6 +1,6 @@
 """Embedding against the encoder's bare forward pass; its memory; its engines.
 
-    python benchmarks/embedding.py throughput [--model ViT-B-32] [--images 2000] [--rounds 5]
+    python benchmarks/embedding.py throughput [--model ViT-B-32] [--images 600] [--rounds 5]
     python benchmarks/embedding.py memory [--people 2000 20000]
     python benchmarks/embedding.py runners [--people 2000] [--parts 8]
 
@@ -195,7 +195,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="what", required=True)
     speed = commands.add_parser("throughput")
     speed.add_argument("--model", default="ViT-B-32")
-    speed.add_argument("--images", type=int, default=2000)
+    speed.add_argument("--images", type=int, default=600)
     speed.add_argument("--rounds", type=int, default=5)
     speed.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     peak = commands.add_parser("memory")

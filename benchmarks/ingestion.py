@@ -63,7 +63,7 @@ def publish(source: Path, folder: Path, workers: int) -> None:
     with store.draft(store.ref("ingestion", "0" * 64), {}, {}) as draft:
         readers = [open_reader(source) for source in config.sources]
         for _ in ingest(config, readers, draft.folder, workers=workers):
-            pass
+            store.begin_storing(draft, "*.arrow")
         store.publish(draft)
 
 

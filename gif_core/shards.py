@@ -89,7 +89,7 @@ class Journal:
         self.folder, self.work, self.split, self.first_shard = folder, work, split, first_shard
 
     def resume(self) -> Progress:
-        """The sum of all entries whose shards are there."""
+        """The sum of all entries whose shards are there; a shard without an entry is written anew."""
         progress = Progress()
         while self._entry(progress.shards).is_file() and self._shard(progress.shards).is_file():
             done = json.loads(self._entry(progress.shards).read_bytes())
@@ -97,6 +97,7 @@ class Journal:
             progress.good.update({int(person): count for person, count in done["good"].items()})
             progress.bad += [(record, reason) for record, reason in done["bad"]]
             progress.shards += 1
+        self._shard(progress.shards).unlink(missing_ok=True)
         return progress
 
     def open_shard(self, number: int) -> ShardFile:

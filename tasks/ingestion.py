@@ -17,23 +17,24 @@ def ingestion(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     readers = [open_reader(source) for source in config.ingestion.sources]
     if describe_readers(readers) != draft.settings["sources"]:
         raise SourceChangedError("the sources changed while the run began: run it again")
-    base = _open_base(config, draft)
+    store = ArtifactStore(config.store)
+    base = _open_base(store, draft)
     steps = ingest(config.ingestion, readers, draft.folder, workers=config.execution.workers, base=base)
     rate = Rate()
     for step in track(steps, "ingestion", lambda step: (step.images, step.total), lambda step: _describe(step, rate)):
         draft.metrics["images_read"] = step.images
+        store.begin_storing(draft, "*.arrow")
     for name in ("identities", "held_out", "quarantine"):
         draft.metrics[name] = pq.read_metadata(draft.folder / f"{name}.parquet").num_rows
     tables = [pq.read_table(draft.folder / f"{name}.parquet") for name in ("identities", "held_out")]
     draft.metrics["images"] = sum(sum(table["num_samples"].to_pylist()) for table in tables)
 
 
-def _open_base(config: RunConfig, draft: Draft) -> Base:
+def _open_base(store: ArtifactStore, draft: Draft) -> Base:
     """What is stored already of sources that have grown; its shards become shards of this artifact too."""
     key = draft.settings.get("grown_from")
     if key is None:
         return Base()
-    store = ArtifactStore(config.store)
     artifact = store.open(store.ref("ingestion", key))
     draft.carry(artifact, (name for name in artifact.names() if name.endswith(".arrow")))
     return open_base(artifact)

@@ -121,11 +121,12 @@ def prefect(prefect_api: str) -> Iterator[str]:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The end point of a real S3 server (SeaweedFS) with one bucket, `gif`."""
     data = tmp_path_factory.mktemp("s3")
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3", "admin")}
     credentials = {"AWS_ACCESS_KEY_ID": "test-user", "AWS_SECRET_ACCESS_KEY": "test-password"}
     weed = Path(sys.executable).with_name("weed")
     command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
-    command += ["-admin.ui=false", "-webdav=false", *(f"-{name}.port={port}" for name, port in ports.items())]
+    command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", *(f"-{name}.port={port}" for name, port in ports.items())]
     endpoint, log = f"http://127.0.0.1:{ports['s3']}", data / "weed.log"
     with running(command, log, **credentials), pytest.MonkeyPatch.context() as patch:
         for name, value in (credentials | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}).items():

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-MOST_AT_ONCE = 8
+MOST_AT_ONCE = min(os.cpu_count() or 1, 8)
 """Files that are digested and uploaded at the same time."""
 
 Origins = Mapping[StageName, MadeFrom]
@@ -48,10 +48,17 @@ class Draft:
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
+    begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
+    """Files that are being digested and stored already."""
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "gif-store"))
 
     def carry(self, artifact: "Artifact", names: Iterable[str]) -> None:
         """Take files of another artifact over as they are; publishing links or copies them within the store."""
         self.carried |= {name: (artifact.ref, artifact.stored(name)) for name in names}
+
+    def settle(self) -> None:
+        """Let nothing of it be stored any more."""
+        self.threads.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)
@@ -144,13 +151,16 @@ class ArtifactStore:
         if not resume or not adopt(folder, _folder(ref), published=self._published_attempt(ref)):
             folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).write_text(_folder(ref))
+        draft = Draft(ref, settings, inputs, attempt, folder)
         try:
-            yield Draft(ref, settings, inputs, attempt, folder)
+            yield draft
         except BaseException:
+            draft.settle()
             if resume and self._published_attempt(ref) != attempt:
                 abandon(folder)
             raise
         finally:
+            draft.settle()
             self._close_draft(ref, attempt, folder, local)
 
     def _close_draft(self, ref: ArtifactRef, attempt: str, folder: Path, local: Path | None) -> None:
@@ -209,11 +219,16 @@ class ArtifactStore:
             return None
         return manifest.files[0].path.split("/")[0] if manifest and manifest.files else None
 
+    def begin_storing(self, draft: Draft, pattern: str) -> None:
+        """Digest and store files that are finished and will not change, while the stage goes on with others."""
+        for path in draft.folder.glob(pattern):
+            if path.is_file() and path not in draft.begun and not _is_hidden(draft, path):
+                draft.begun[path] = draft.threads.submit(self._store_file, draft, path)
+
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
         """Digest and store all files, several at a time."""
-        paths = [path for path in draft.folder.rglob("*") if path.is_file() and not _is_hidden(draft, path)]
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_AT_ONCE)) as pool:
-            files = list(pool.map(lambda path: self._store_file(draft, path), paths))
+        self.begin_storing(draft, "**/*")
+        files = [future.result() for future in draft.begun.values()]
         return tuple(sorted(files + self._carry_files(draft), key=lambda file: file.name))
 
     def _carry_files(self, draft: Draft) -> list[StoredFile]:

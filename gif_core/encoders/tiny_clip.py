@@ -106,11 +106,11 @@ def train_tiny_clip(
     people_N = np.repeat(np.arange(recipe.people), recipe.samples)
     optimizer = _optimizer(model, recipe)
     step = 0
+    looks = [_look(person) for person in range(recipe.people)]
+    look_N = np.unique(looks, return_inverse=True)[1][people_N]
     for epoch in range(recipe.epochs):
         rng = np.random.default_rng([recipe.seed, epoch])
-        order = rng.permutation(len(images_NHWC))
-        for start in range(0, len(order) - recipe.batch_size + 1, recipe.batch_size):
-            rows = order[start : start + recipe.batch_size]
+        for rows in _batches(look_N, recipe.batch_size, rng, alike=epoch % 2 == 1):
             pixels = _augment(model, images_NHWC[rows], rng).to(device)
             texts_BT = _captions(model, people_N[rows], rng).to(device)
             _set_learning_rate(optimizer, recipe, step)
@@ -150,6 +150,26 @@ def _contrastive_step(model: Any, optimizer: torch.optim.Optimizer, images: Tens
     with torch.no_grad():
         model.logit_scale.clamp_(0, math.log(LARGEST_SCALE))
     return loss.item()
+
+
+def _batches(
+    look_N: NDArray[np.int64], batch_size: int, rng: np.random.Generator, *, alike: bool
+) -> list[NDArray[np.int64]]:
+    """The images in batches, in a random order; what does not fill a batch is left out.
+
+    Colours alone tell most people of a batch apart. Where a batch holds people who are `alike` in them, the rest is to
+    be learned.
+    """
+    order = rng.permutation(len(look_N))
+    if alike:
+        order = order[np.argsort(look_N[order], kind="stable")]
+    batches = [order[start : start + batch_size] for start in range(0, len(order) - batch_size + 1, batch_size)]
+    return [batches[number] for number in rng.permutation(len(batches)).tolist()]
+
+
+def _look(person: int) -> str:
+    words = describe(identity_attributes(TRAINING_SEED, person))
+    return f"{words['skin_tone']} {words['hair_colour']}"
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

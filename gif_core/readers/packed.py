@@ -89,7 +89,6 @@ class PackedListing:
 class PackedReader:
     """Reads the images of a listing; neighbours in a file come in one read. A format adds how it is listed."""
 
-    threads: int | None = None
     kind: str
     ending: str
     what: str
@@ -98,6 +97,8 @@ class PackedReader:
         """Find the files; they are looked through when the listing is first asked for."""
         self.blobs: list[Blob] = find_blobs(address, self.ending, self.what)
         self.in_any_order = all(blob.is_local for blob in self.blobs)
+        self.threads = 1 if self.in_any_order else None
+        """Cutting records out of a block is Python's work: more threads help only where reads are to be waited for."""
 
     @cached_property
     def files(self) -> list[SourceFile]:

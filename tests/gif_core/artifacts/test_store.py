@@ -95,6 +95,32 @@ def test_a_failed_attempt_that_can_be_resumed_is_given_to_the_next_one_of_the_sa
     assert store.open(ref).path("codes.txt").read_text() == "done"
 
 
+def test_finished_files_are_stored_while_others_are_still_written(store: ArtifactStore) -> None:
+    with draft_of(store) as draft:
+        (draft.folder / "a.arrow").write_text("finished")
+        (draft.folder / ".b.arrow").write_text("half")
+        store.begin_storing(draft, "*.arrow")
+        assert [path.name for path in draft.begun] == ["a.arrow"]
+        assert draft.begun[draft.folder / "a.arrow"].result().size == 8
+        (draft.folder / ".b.arrow").rename(draft.folder / "b.arrow")
+        store.begin_storing(draft, "*.arrow")
+        (draft.folder / "codes.txt").write_text("last")
+        ref = store.publish(draft)
+    assert store.open(ref).names() == ["a.arrow", "b.arrow", "codes.txt"]
+    assert store.open(ref).path("a.arrow").read_text() == "finished"
+    assert [check.fault for check in verify_artifacts(store, [ref])] == [None] * 3
+
+
+def test_a_failed_attempt_that_was_stored_in_part_leaves_nothing_in_the_store(store: ArtifactStore) -> None:
+    with contextlib.suppress(KeyboardInterrupt), draft_of(store) as draft:
+        for number in range(30):
+            (draft.folder / f"{number}.arrow").write_bytes(bytes(2**18))
+        store.begin_storing(draft, "*.arrow")
+        raise KeyboardInterrupt
+    assert all(future.done() for future in draft.begun.values())
+    assert list(store.storage.find("tokenization")) == []
+
+
 def test_files_carried_over_from_another_artifact_are_its_own_from_then_on(store: ArtifactStore) -> None:
     old = store.open(publish(store, "old"))
     with draft_of(store, OTHER_KEY) as draft:

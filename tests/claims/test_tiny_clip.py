@@ -1,0 +1,61 @@
+"""tiny-clip is a CLIP: it answers in words, its vectors lie in a cone, and people who are alike are neighbours."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from gif_core.encoders.open_clip_encoder import OpenClipEncoder
+from gif_core.encoders.tiny_clip import TEST_SEED, zero_shot
+from gif_core.synthetic import describe, draw_face, identity_attributes
+from schemas.embedding import EmbeddingConfig
+
+PEOPLE = 300
+SAMPLES = 3
+
+
+@pytest.fixture(scope="module")
+def encoder() -> OpenClipEncoder:
+    return OpenClipEncoder(EmbeddingConfig(model="tiny-clip", pretrained="synthetic"), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def vectors(encoder: OpenClipEncoder) -> NDArray[np.float32]:
+    """Identity vectors of people it has never seen (Eq. 3)."""
+    means = []
+    for person in range(PEOPLE):
+        images = np.stack([draw_face(TEST_SEED, person, sample) for sample in range(SAMPLES)])
+        mean = encoder.encode(images).mean(dim=0)
+        means.append((mean / mean.norm()).numpy())
+    return np.stack(means)
+
+
+def test_zero_shot_attributes_of_unseen_people_are_far_above_always_naming_the_commonest(
+    encoder: OpenClipEncoder,
+) -> None:
+    found = zero_shot(encoder, 400)
+    assert set(found) == {"hair_colour", "beard", "glasses", "skin_tone"}
+    for attribute, result in found.items():
+        assert result.accuracy > result.commonest + 0.1, attribute
+        assert result.accuracy > 1.5 / result.choices, attribute
+
+
+def test_identity_vectors_lie_in_a_cone(vectors: NDArray[np.float32]) -> None:
+    cosines = (vectors @ vectors.T)[~np.eye(PEOPLE, dtype=bool)]
+    assert cosines.mean() > 0.2
+    uniform = 3 / np.sqrt(vectors.shape[1])
+    assert cosines.mean() > uniform / 2
+
+
+@pytest.mark.parametrize("attribute", ["hair_colour", "skin_tone", "hair_length", "glasses", "beard"])
+def test_nearest_identities_share_attributes_far_more_often_than_chance(
+    vectors: NDArray[np.float32], attribute: str
+) -> None:
+    words = np.array([describe(identity_attributes(TEST_SEED, person))[attribute] for person in range(PEOPLE)])
+    similarity = vectors @ vectors.T
+    np.fill_diagonal(similarity, -1)
+    nearest = np.argsort(-similarity, axis=1)[:, :5]
+    agree = (words[nearest] == words[:, None]).mean()
+    shares = np.unique(words, return_counts=True)[1] / PEOPLE
+    chance = float((shares**2).sum())
+    assert agree - chance > 0.3 * (1 - chance)

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from gif_core.encoders import tiny_clip
+from gif_core.synthetic import describe, identity_attributes
+from gif_core.synthetic.attributes import ATTRIBUTES
+from gif_core.synthetic.captions import DETAILS, PHRASES, caption, prompts
+
+
+def captions(person: int, count: int = 60) -> list[str]:
+    rng = np.random.default_rng(person)
+    return [caption(identity_attributes(0, person), rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize("person", range(12))
+def test_a_caption_says_only_what_is_true(person: int) -> None:
+    words = describe(identity_attributes(0, person))
+    told = captions(person)
+    for attribute, phrases in PHRASES.items():
+        wrong = [phrase for word, phrase in phrases.items() if word != words[attribute]]
+        assert not [text for text in told for phrase in wrong if phrase in text.removesuffix("a face").split(", ")]
+
+
+def test_captions_are_short_and_long_and_mention_everything_at_times() -> None:
+    told = [text for person in range(40) for text in captions(person, 20)]
+    lengths = [text.count(", ") + 1 for text in told]
+    assert min(lengths) == 1
+    assert max(lengths) > 7
+    phrases = [phrase for words in PHRASES.values() for phrase in words.values()]
+    phrases += [phrase for words in DETAILS.values() for phrase in words]
+    assert all(any(phrase in text for text in told) for phrase in phrases)
+
+
+def test_the_colour_of_hair_that_is_not_there_is_not_told() -> None:
+    bald = next(p for p in range(200) if describe(identity_attributes(0, p))["hair_length"] == "bald")
+    told = captions(bald)
+    assert any("a bald head" in text for text in told)
+    colours = PHRASES["hair_colour"].values()
+    assert not any(colour in text for colour in colours for text in told)
+
+
+def test_every_word_has_its_prompts() -> None:
+    for attribute in ("hair_colour", "beard", "glasses", "skin_tone"):
+        asked = prompts(attribute)
+        assert list(asked) == list(PHRASES[attribute])
+        assert len({sentence for sentences in asked.values() for sentence in sentences}) == 4 * len(asked)
+    assert set(DETAILS) <= set(ATTRIBUTES)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_an_epoch_has_every_image_once_and_alike_batches_hold_few_looks(alike: bool) -> None:
+    look_N = np.random.default_rng(0).integers(0, 5, 1000)
+    batches = tiny_clip._batches(look_N, 100, np.random.default_rng(1), alike=alike)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+    looks = [len(set(look_N[rows].tolist())) for rows in batches]
+    assert max(looks) <= 2 if alike else min(looks) == 5
