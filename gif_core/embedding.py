@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Semaphore
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,8 @@ WINDOW: Final = 8192
 """Identities that are put together at a time."""
 CPU_BATCH: Final = 32
 """Faces that one core encodes at a time: more would only need more memory."""
+GPU_BATCHES: Final = 2
+"""Batches on a GPU at a time, however many threads decode: one is computed while the other is copied."""
 LEAST_COHESIVE: Final = 100
 """Identities of the table that a person looks through for wrong labels."""
 
@@ -53,6 +56,11 @@ class PartSums:
     ids_P: NDArray[np.int64]
     counts_P: NDArray[np.int64]
     sums_PD: NDArray[np.float64]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last identity; the last is before the first when there are none."""
+        return (int(self.ids_P[0]), int(self.ids_P[-1])) if len(self.ids_P) else (0, -1)
 
     def to_bytes(self) -> bytes:
         """As a safetensors file."""
@@ -144,8 +152,9 @@ def embed_part(encoder: Encoder, faces: Faces, part: Part, *, batch_size: int, w
     counts_P = np.bincount(place_R, minlength=len(ids_P))
     sums_PD: NDArray[np.float64] | None = None
     done = 0
+    turn = Semaphore(workers if encoder.device.type == "cpu" else GPU_BATCHES)
     with _one_thread_each(encoder):
-        for features_BD in prefetch(lambda rows: _encode(encoder, faces, rows), batches, workers, workers):
+        for features_BD in prefetch(lambda rows: _encode(encoder, faces, rows, turn), batches, workers, workers):
             sums_PD = np.zeros((len(ids_P), features_BD.shape[1])) if sums_PD is None else sums_PD
             np.add.at(sums_PD, place_R[done : done + len(features_BD)], features_BD)
             done += len(features_BD)
@@ -200,12 +209,13 @@ def _table(
     )
 
 
-def _encode(encoder: Encoder, faces: Faces, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _encode(encoder: Encoder, faces: Faces, rows: NDArray[np.int64], turn: Semaphore) -> NDArray[np.float64]:
     if encoder.device.type == "cpu":
         torch.set_num_threads(1)
     images_BHWC = np.empty((len(rows), *faces.shape), np.uint8)
     faces.fill(images_BHWC, rows)
-    features_BD: NDArray[np.float64] = encoder.encode(images_BHWC).double().cpu().numpy()
+    with turn:
+        features_BD: NDArray[np.float64] = encoder.encode(images_BHWC).cpu().double().numpy()
     if not np.isfinite(features_BD).all():
         bad = int(rows[np.argmin(np.isfinite(features_BD).all(axis=1))])
         raise ValueError(f"the encoder gives {faces.name(bad)} features that are not numbers: try precision fp32")

@@ -17,5 +17,7 @@ class EmbeddingConfig(Frozen):
     pretrained: str = Field(default="openai", min_length=1)
     """A tag that the library knows, a local checkpoint (safetensors or a state dict), `synthetic` for the weights
     of tiny-clip, or `random`: untrained weights, asked for by name."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """What the encoder computes in. `auto`: bf16 on a GPU, or fp16 if it knows no bf16; fp32 on a CPU."""
     image_size: PositiveInt | None = None
     """Side of the encoder's input; None: the one it was trained with."""

@@ -17,13 +17,12 @@ class ExecutionConfig(Frozen):
     """Threads that read, draw, decode and, on a CPU, encode images."""
     encode_batch: PositiveInt = 256
     """Faces that an encoder or a backbone embeds at a time; what fits the device's memory."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of the encoder. `auto`: bf16 on a GPU, or fp16 if it knows no bf16; fp32 on a CPU."""
     runner: Literal["auto", "threads", "processes", "ray", "dask"] = "auto"
     """What embeds the parts of a dataset. `auto`: processes when there are several GPUs, else threads. `ray` and
     `dask` need the extra of that name."""
     runner_address: str | None = None
-    """A Ray or Dask cluster that runs already; None starts one on this machine for as long as it is needed."""
+    """A Ray or Dask cluster that runs already; None starts one on this machine for as long as it is needed. On such a
+    cluster `workers` are the threads of one part, and with `device: cuda` Ray gives each part a GPU of its own."""
     parts_at_once: PositiveInt | None = None
     """Parts embedded at the same time. None: one for each GPU; without GPUs one part that all workers share, or, in
     processes, one for each worker."""

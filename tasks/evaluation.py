@@ -53,7 +53,7 @@ def _features(
     """The features of the held-out faces, one method after another."""
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
     yield "raw_pixels", raw_pixels(faces, rows)
-    encoder = build_encoder(config.embedding, device, config.execution.precision)
+    encoder = build_encoder(config.embedding, device)
     encoded = (encoder.encode(faces.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
     yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
     model = load_backbone(inputs["training"].path("backbone.safetensors"), inputs["training"].path("model.json")).to(

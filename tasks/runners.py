@@ -1,6 +1,10 @@
 """The engine that runs the parts of a stage: threads, processes, Ray or Dask, all through Prefect."""
 
+import multiprocessing
+import os
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from threading import Thread
 from typing import Any, Literal, cast
 
 import torch
@@ -36,8 +40,22 @@ def parts_at_once(execution: ExecutionConfig) -> int:
 
 
 def threads_per_part(execution: ExecutionConfig) -> int:
-    """The workers, shared out."""
-    return max(1, execution.workers // parts_at_once(execution))
+    """The workers, shared out; on a cluster that runs already, all of them for each part."""
+    return execution.workers if execution.runner_address else max(1, execution.workers // parts_at_once(execution))
+
+
+@cache
+def end_with_parent() -> None:
+    """A process of a pool whose parent is killed would wait for work for ever, and keep its GPU."""
+    if multiprocessing.parent_process() is not None:
+        Thread(target=_wait_for_parent, daemon=True, name="gif-parent").start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def resources(execution: ExecutionConfig) -> AbstractContextManager[Any]:
@@ -46,9 +64,8 @@ def resources(execution: ExecutionConfig) -> AbstractContextManager[Any]:
         return nullcontext()
     from prefect_ray.context import remote_options
 
-    share: AbstractContextManager[Any] = remote_options(
-        num_cpus=threads_per_part(execution), num_gpus=1 if _gpus(execution) else 0
-    )
+    gpus = execution.device == "cuda" if execution.runner_address else _gpus(execution) > 0
+    share: AbstractContextManager[Any] = remote_options(num_cpus=threads_per_part(execution), num_gpus=int(gpus))
     return share
 
 

@@ -62,6 +62,7 @@ def _find_or_make(
         move_tag(store, "latest", ref)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
     with store.draft(ref, settings, made_from, resume=resumes) as draft:
+        draft.anew = refresh
         work(config, inputs, draft)
         store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)

@@ -108,10 +108,10 @@ def ask_attributes(
     from gif_core.encoders.tiny_clip import zero_shot
 
     config = TINY_CLIP.model_copy(update={"pretrained": pretrained})
-    table = Table("attribute", "choices", "accuracy", "chance", "always the commonest", "people")
+    table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "chance", "people")
     for name, found in zero_shot(OpenClipEncoder(config, pick_device(device)), people).items():
-        figures = (found.accuracy, 1 / found.choices, found.commonest)
-        table.add_row(name, str(found.choices), *(f"{100 * figure:.1f} %" for figure in figures), str(found.people))
+        figures = (found.accuracy, found.commonest, found.recall, found.chance)
+        table.add_row(name, *(f"{100 * figure:.1f} %" for figure in figures), str(found.people))
     Console().print(table)
 
 

@@ -47,6 +47,8 @@ class Draft:
     folder: Path
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
+    anew: bool = False
+    """Whether everything is to be made again, whatever of it is stored."""
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
     begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
     """Files that are being digested and stored already."""

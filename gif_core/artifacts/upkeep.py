@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
-from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.parts import PARTS, parts_of
+from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.storage import FoundFile
 from gif_core.artifacts.store import MANIFEST, ArtifactStore
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
+PARTS_KEPT = 7
+"""Times longer than other leftovers that parts are kept, for a killed run to go on with."""
 PARTED: frozenset[StageName] = frozenset({"embedding"})
 """The stages that are made in parts."""
 
@@ -90,12 +93,17 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
         for place, attempt in sorted(attempts.items())
         if place not in published and _is_over(place, attempt, written, before)
     ]
-    return abandoned + list(_unused_parts(store, before))
+    return abandoned + list(_unused_parts(store, time.time() - PARTS_KEPT * older_than))
 
 
 def _unused_parts(store: ArtifactStore, before: float) -> Iterator[Leftover]:
-    """Parts that no artifact was made of, once a run that is still making them cannot need them any more."""
-    used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
+    """Parts that no artifact was made of. While a run goes on, or what is in use cannot be told, all stay."""
+    if any(run.state == "running" and run.updated_at.timestamp() > before for run in list_runs(store)):
+        return
+    try:
+        used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
+    except (ArtifactDamagedError, ArtifactMissingError):
+        return
     for file in store.storage.find(PARTS):
         if file.path.rpartition("/")[2] not in used and file.modified < before:
             yield Leftover(file.path, file.size)

@@ -6,12 +6,12 @@ from gif_core.encoders.base import ImageEncoder
 from schemas.embedding import EmbeddingConfig
 
 
-def build_encoder(config: EmbeddingConfig, device: torch.device, precision: str = "auto") -> ImageEncoder:
+def build_encoder(config: EmbeddingConfig, device: torch.device) -> ImageEncoder:
     """The encoder with its weights; the library is imported when it is needed."""
     if config.encoder == "timm":
         from gif_core.encoders.timm_encoder import TimmEncoder
 
-        return TimmEncoder(config, device, precision)
+        return TimmEncoder(config, device)
     from gif_core.encoders.open_clip_encoder import OpenClipEncoder
 
-    return OpenClipEncoder(config, device, precision)
+    return OpenClipEncoder(config, device)

@@ -5,6 +5,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,23 +35,32 @@ open_clip.add_model_config(TINY_CLIP)
 class OpenClipEncoder(ImageEncoder):
     """An image tower of open_clip; the text tower is there to ask it questions."""
 
-    def __init__(self, config: EmbeddingConfig, device: torch.device, precision: str = "auto") -> None:
+    def __init__(self, config: EmbeddingConfig, device: torch.device) -> None:
         """Build the model and load its weights; never a silent fall-back to random ones."""
         check_names(config)
         self.model = build_model(config)
         path = _find_weights(config)
         if path is not None:
-            load_weights(self.model, _converted(self.model, read_weights(path)), path)
+            load_weights(self.model, read_weights(path), path, _converted)
         self.model.eval().requires_grad_(False).to(device)
         wanted = PreprocessCfg(**open_clip.get_model_preprocess_cfg(self.model))
         self.transform = image_transform_v2(wanted, is_train=False)
         """The library's own preprocessing of one Pillow image; for comparison."""
-        super().__init__(self.model.encode_image, _preprocessing(wanted), device, precision)
+        self.name = config.model
+        super().__init__(self.model.encode_image, _preprocessing(wanted), device, config.precision)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """What cuts texts into tokens; some models have one of their own, which may have to be downloaded."""
+        try:
+            return open_clip.get_tokenizer(self.name)
+        except Exception as error:
+            raise WeightsError(f"the tokenizer of {self.name} cannot be had ({error})") from error
 
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit vectors [B, D] of sentences."""
-        tokens = open_clip.tokenize(list(texts), context_length=self.model.context_length)
+        tokens = self.tokenizer(list(texts))
         features_BD: Tensor = self.model.encode_text(tokens.to(self.device), normalize=True)
         return features_BD.float()
 

@@ -19,4 +19,4 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
 def _best(device: torch.device) -> str:
     if device.type != "cuda":
         return "fp32"
-    return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -1,7 +1,7 @@
 """DINO, DINOv2 and every other image model of timm, without its classifier."""
 
 import sys
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -19,22 +19,25 @@ import timm  # noqa: E402
 __all__ = ["TimmEncoder", "check_names", "timm"]
 
 
+PATCHES: Final = "patch_embed.proj.weight"
+
+
 class TimmEncoder(ImageEncoder):
     """The pooled features of a timm model."""
 
-    def __init__(self, config: EmbeddingConfig, device: torch.device, precision: str = "auto") -> None:
+    def __init__(self, config: EmbeddingConfig, device: torch.device) -> None:
         """Build the model and load its weights; never a silent fall-back to random ones."""
         check_names(config)
         self.model = _build(config)
         path = weights_file(config)
         if path is not None:
-            load_weights(self.model, _converted(self.model, read_weights(path)), path)
+            load_weights(self.model, read_weights(path), path, _converted)
         self.model.eval().requires_grad_(False).to(device)
         size = {} if config.image_size is None else {"input_size": (3, config.image_size, config.image_size)}
         wanted = timm.data.resolve_data_config(size, model=self.model)
         self.transform = timm.data.create_transform(**wanted, is_training=False)
         """The library's own preprocessing of one Pillow image; for comparison."""
-        super().__init__(self.model, _preprocessing(wanted), device, precision)
+        super().__init__(self.model, _preprocessing(wanted), device, config.precision)
 
 
 def check_names(config: EmbeddingConfig) -> None:
@@ -66,7 +69,13 @@ def _build(config: EmbeddingConfig) -> Any:
 
 
 def _converted(model: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under timm's names, by timm's own conversion where the model has one, without the classifier."""
+    """Weights under timm's names, by timm's own conversion where the model has one, without the classifier.
+
+    Positions may be resampled for another size of image; patches of another size are another model.
+    """
+    found, own = weights.get(PATCHES), model.state_dict().get(PATCHES)
+    if found is not None and own is not None and found.ndim == own.ndim and found.shape != own.shape:
+        return weights
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     weights = convert(weights, model) if convert else weights
     classifier = model.pretrained_cfg.get("classifier") or ()

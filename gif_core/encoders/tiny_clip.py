@@ -4,7 +4,7 @@ Both towers and the contrastive loss are open_clip's. It learns what the words m
 finer features), so that people who look alike get vectors that are alike.
 """
 
-# Shapes: N images in all, B images in a batch, H height, W width, C channels, T tokens, D dimensions.
+# Shapes: N images in all, B images in a batch, Q questions, K sentences to choose from, T tokens, D dimensions.
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gif_core.encoders.open_clip_encoder import OpenClipEncoder, open_clip
 from gif_core.synthetic import describe, draw_face, identity_attributes
-from gif_core.synthetic.captions import caption, prompts
+from gif_core.synthetic.captions import TEMPLATES, answers, caption, prompts, questions
 
 MARGIN: Final = 4
 """Pixels around the network's input, so that a crop of it can be shifted."""
@@ -29,6 +29,8 @@ TRAINING_SEED: Final = 20_253
 TEST_SEED: Final = 20_254
 """Two worlds of synthetic people; neither is the one that runs draw by default."""
 LARGEST_SCALE: Final = 100.0
+UNKNOWN: Final = -1
+"""The answer where nobody can tell; it does not count."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,15 @@ class TinyClipStep:
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """How often the prompt nearest to an image names its attribute, against always naming the commonest word."""
+    """How often the prompt nearest to an image names its attribute."""
 
     accuracy: float
     commonest: float
-    choices: int
+    """The same for always naming the commonest word."""
+    recall: float
+    """Accuracy for each word, on average: rare words count as much as common ones."""
+    chance: float
+    """The same for guessing, and for always naming one word."""
     people: int
 
 
@@ -102,19 +108,26 @@ def train_tiny_clip(
     model: nn.Module, images_NHWC: NDArray[np.uint8], recipe: Recipe, device: torch.device
 ) -> Iterator[TinyClipStep]:
     """Train both towers with the contrastive loss; the model is trained when the iterator ends."""
+    if not recipe.steps:
+        fewest = -(-recipe.batch_size // recipe.samples)
+        raise ValueError(f"{recipe.people} people do not fill a batch of {recipe.batch_size}: take {fewest} or more")
     model.to(device).train()
     people_N = np.repeat(np.arange(recipe.people), recipe.samples)
     optimizer = _optimizer(model, recipe)
     step = 0
-    looks = [_look(person) for person in range(recipe.people)]
-    look_N = np.unique(looks, return_inverse=True)[1][people_N]
+    answers_NQ = np.array([_answers(person) for person in range(recipe.people)])[people_N]
     for epoch in range(recipe.epochs):
         rng = np.random.default_rng([recipe.seed, epoch])
-        for rows in _batches(look_N, recipe.batch_size, rng, alike=epoch % 2 == 1):
+        order = rng.permutation(len(images_NHWC))
+        for start in range(0, len(order) - recipe.batch_size + 1, recipe.batch_size):
+            rows = order[start : start + recipe.batch_size]
             pixels = _augment(model, images_NHWC[rows], rng).to(device)
-            texts_BT = _captions(model, people_N[rows], rng).to(device)
+            texts_BT = _tokens(model, _captions(people_N[rows], rng)).to(device)
+            choices_KT = _tokens(model, _choices(rng)).to(device)
             _set_learning_rate(optimizer, recipe, step)
-            loss = _contrastive_step(model, optimizer, pixels, texts_BT)
+            loss = _contrastive_step(
+                model, optimizer, pixels, texts_BT, choices_KT, torch.from_numpy(answers_NQ[rows]).to(device)
+            )
             step += 1
             yield TinyClipStep(step, recipe.steps, loss)
     model.eval()
@@ -136,40 +149,49 @@ def _ask(encoder: OpenClipEncoder, features_ND: Tensor, words: list[dict[str, st
     prompts_KD = torch.stack([encoder.encode_text(sentences).mean(0).cpu() for sentences in choices.values()])
     nearest = (features_ND[rows] @ nn.functional.normalize(prompts_KD, dim=1).T).argmax(1).tolist()
     truth = [list(choices).index(words[row][attribute]) for row in rows]
-    correct = np.equal(nearest, truth)
-    return ZeroShot(float(correct.mean()), float(np.bincount(truth).max() / len(truth)), len(choices), len(rows))
+    correct, counts = np.equal(nearest, truth), np.bincount(truth, minlength=len(choices))
+    recall = np.bincount(truth, correct, len(choices)) / np.maximum(counts, 1)
+    return ZeroShot(
+        accuracy=float(correct.mean()),
+        commonest=float(counts.max() / len(truth)),
+        recall=float(recall.mean()),
+        chance=1 / len(choices),
+        people=len(rows),
+    )
 
 
-def _contrastive_step(model: Any, optimizer: torch.optim.Optimizer, images: Tensor, texts_BT: Tensor) -> float:
+def _contrastive_step(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    texts_BT: Tensor,
+    choices_KT: Tensor,
+    answers_BQ: Tensor,
+) -> float:
+    """One step: an image is drawn to its caption among all, and to the true sentence among those of one feature.
+
+    Without these hard negatives the colours, which tell most people apart, hide the beards.
+    """
     image_BD, text_BD, scale = model(images, texts_BT)
-    loss: Tensor = open_clip.ClipLoss()(image_BD, text_BD, scale)
+    choices_KD = model.encode_text(choices_KT, normalize=True)
+    loss = open_clip.ClipLoss()(image_BD, text_BD, scale) + _choice_loss(scale * image_BD @ choices_KD.T, answers_BQ)
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     with torch.no_grad():
         model.logit_scale.clamp_(0, math.log(LARGEST_SCALE))
-    return loss.item()
+    return float(loss.item())
 
 
-def _batches(
-    look_N: NDArray[np.int64], batch_size: int, rng: np.random.Generator, *, alike: bool
-) -> list[NDArray[np.int64]]:
-    """The images in batches, in a random order; what does not fill a batch is left out.
-
-    Colours alone tell most people of a batch apart. Where a batch holds people who are `alike` in them, the rest is to
-    be learned.
-    """
-    order = rng.permutation(len(look_N))
-    if alike:
-        order = order[np.argsort(look_N[order], kind="stable")]
-    batches = [order[start : start + batch_size] for start in range(0, len(order) - batch_size + 1, batch_size)]
-    return [batches[number] for number in rng.permutation(len(batches)).tolist()]
-
-
-def _look(person: int) -> str:
-    words = describe(identity_attributes(TRAINING_SEED, person))
-    return f"{words['skin_tone']} {words['hair_colour']}"
+def _choice_loss(logits_BK: Tensor, answers_BQ: Tensor) -> Tensor:
+    """Cross-entropy over the sentences of each question; all questions count."""
+    parts = torch.split(logits_BK, [len(phrases) for phrases in questions()], dim=1)
+    losses = [
+        nn.functional.cross_entropy(part, answers, ignore_index=UNKNOWN)
+        for part, answers in zip(parts, answers_BQ.T, strict=True)
+    ]
+    return torch.stack(losses).sum()
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -206,7 +228,20 @@ def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generato
     return (crop / 255 - mean) / std
 
 
-def _captions(model: Any, people: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
-    texts = [caption(identity_attributes(TRAINING_SEED, person), rng) for person in people.tolist()]
+def _captions(people: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
+    return [caption(identity_attributes(TRAINING_SEED, person), rng) for person in people.tolist()]
+
+
+def _choices(rng: np.random.Generator) -> list[str]:
+    """Every phrase of every question as a sentence."""
+    return [str(rng.choice(TEMPLATES)).format(phrase) for phrases in questions() for phrase in phrases]
+
+
+def _answers(person: int) -> list[int]:
+    given = answers(identity_attributes(TRAINING_SEED, person))
+    return [UNKNOWN if answer is None else answer for answer in given]
+
+
+def _tokens(model: Any, texts: list[str]) -> Tensor:
     tokens: Tensor = open_clip.tokenize(texts, context_length=model.context_length)
     return tokens

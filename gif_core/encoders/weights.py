@@ -1,13 +1,13 @@
 """Weights from files: read without running code from them, and refused when they are not the model's."""
 
-import pickle
-from collections.abc import Iterator, Mapping
+import logging
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -18,6 +18,9 @@ NESTED: Final = ("state_dict", "model", "teacher", "student")
 PREFIXES: Final = ("module.", "backbone.")
 SHOWN: Final = 5
 
+logger = logging.getLogger(__name__)
+Weights = dict[str, Tensor]
+
 
 class WeightsError(GifError, RuntimeError):
     """Weights cannot be had or are not the model's; the message says which and what to do."""
@@ -26,14 +29,18 @@ class WeightsError(GifError, RuntimeError):
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file or of a PyTorch state dict; no code in it is run."""
     try:
-        found: Any = load_file(path) if _is_safetensors(path) else torch.load(path, "cpu", weights_only=True)
-    except (SafetensorError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        found: Any = load_file(path) if _is_safetensors(path) else _load_state(path)
+    except Exception as error:  # a damaged file makes its readers fail in any way
         raise WeightsError(f"{path} cannot be read as weights: {_reason(error)}") from error
     return _unwrap(found, path)
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Give the model its weights; every tensor must be there, in its shape, and none too many."""
+def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callable[[Any, Weights], Weights]) -> None:
+    """Give the model its weights; after `convert` every tensor must be there, in its shape, and none too many."""
+    try:
+        weights = convert(model, dict(weights))
+    except Exception as error:  # conversions expect tensors as they should be; what is wrong is said below
+        logger.debug("%s cannot be converted: %s", path, error)
     misfits = list(islice(_misfits(model.state_dict(), weights), SHOWN + 1))
     if misfits:
         more = "; …" if len(misfits) > SHOWN else ""
@@ -48,6 +55,16 @@ def _misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Itera
         elif found[name].shape != tensor.shape:
             yield f"{name} is {list(found[name].shape)} where the model has {list(tensor.shape)}"
     yield from (f"the model has no {name}" for name in found if name not in wanted)
+
+
+def _load_state(path: Path) -> Any:
+    """A state dict of torch; in the zip files of today every tensor has a checksum, which torch does not look at."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"{damaged} in it is damaged")
+    return torch.load(path, "cpu", weights_only=True)
 
 
 def _is_safetensors(path: Path) -> bool:

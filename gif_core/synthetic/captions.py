@@ -45,9 +45,24 @@ DETAILS_MENTIONED: Final = 0.2
 def caption(attributes: ArrayLike, rng: np.random.Generator) -> str:
     """One way to describe a person, in few words or in many, in any order."""
     share = rng.uniform(FEWEST_MENTIONED, 1.0)
-    said = _main_features(describe(attributes), share, rng) + _details(attributes, share * DETAILS_MENTIONED, rng)
+    shares = [share] * len(PHRASES) + [share * DETAILS_MENTIONED] * len(DETAILS)
+    facts = zip(questions(), answers(attributes), shares, strict=True)
+    said = [phrases[true] for phrases, true, chance in facts if rng.random() < chance and true is not None]
     rng.shuffle(said)
     return str(rng.choice(TEMPLATES)).format(", ".join(said or ["a face"]))
+
+
+def questions() -> list[list[str]]:
+    """For every feature, main or detail, the phrases of which one is true of a person."""
+    return [list(phrases.values()) for phrases in PHRASES.values()] + [list(phrases) for phrases in DETAILS.values()]
+
+
+def answers(attributes: ArrayLike) -> list[int | None]:
+    """Which phrase of each question is true of a person; None where nobody can tell."""
+    words, person = describe(attributes), Person(*np.asarray(attributes, np.float64).tolist())
+    unseen = {"hair_colour"} if words["hair_length"] == "bald" else set()
+    main = [None if name in unseen else list(said).index(words[name]) for name, said in PHRASES.items()]
+    return main + [_step(person, name) for name in DETAILS]
 
 
 def prompts(attribute: str) -> dict[str, list[str]]:
@@ -55,18 +70,5 @@ def prompts(attribute: str) -> dict[str, list[str]]:
     return {word: [t.format(phrase) for t in TEMPLATES] for word, phrase in PHRASES[attribute].items()}
 
 
-def _main_features(words: Mapping[str, str], share: float, rng: np.random.Generator) -> list[str]:
-    """Nobody can tell the colour of hair that is not there."""
-    bald = words["hair_length"] == "bald"
-    seen = {name: word for name, word in words.items() if not (bald and name == "hair_colour")}
-    return [PHRASES[name][word] for name, word in seen.items() if rng.random() < share]
-
-
-def _details(attributes: ArrayLike, share: float, rng: np.random.Generator) -> list[str]:
-    person = Person(*np.asarray(attributes, np.float64).tolist())
-    said = []
-    for name, phrases in DETAILS.items():
-        step = min(int(getattr(person, name) * len(phrases)), len(phrases) - 1)
-        if rng.random() < share:
-            said.append(phrases[step])
-    return said
+def _step(person: Person, name: str) -> int:
+    return min(int(getattr(person, name) * len(DETAILS[name])), len(DETAILS[name]) - 1)

@@ -13,11 +13,14 @@ from flows.embedding import embedding
 from flows.ingestion import ingestion
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.parts import parts_of
-from gif_core.embedding import vectors_of
+from gif_core.embedding import Part, vectors_of
+from gif_core.encoders.weights import WeightsError
 from schemas.loading import load_config
 from schemas.run import RunConfig
+from tasks.embedding import compute_part
 
 Start = Callable[..., BaseProcess]
+RUNNERS = {"processes": "ProcessPoolTaskRunner", "dask": "DaskTaskRunner", "ray": "RayTaskRunner"}
 
 
 def settings(folder: Path, *, people: int = 100, shard_bytes: int = 2**16) -> Path:
@@ -109,7 +112,9 @@ def test_a_hundred_people_more_embed_only_the_shards_they_touch(tmp_path: Path) 
     assert len(second) == 2100
 
 
-@pytest.mark.parametrize("runner", ["processes", "dask", "ray"])
+@pytest.mark.parametrize(
+    "runner", ["processes", pytest.param("dask", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+)
 def test_every_engine_gives_the_key_and_the_bytes_of_threads(
     runner: str, tmp_path: Path, prefect: str, start_gif: Start
 ) -> None:
@@ -123,8 +128,38 @@ def test_every_engine_gives_the_key_and_the_bytes_of_threads(
     store.storage.remove("parts")
     finish(start_gif("run", "--config", str(path), "--only", "embedding", "--set", f"execution.runner={runner}"))
     other = published(store).manifest
+    assert (threads.metrics["runner"], other.metrics["runner"]) == ("ThreadPoolTaskRunner", RUNNERS[runner])
     assert other.key == threads.key
     assert [(file.name, file.sha256) for file in other.files] == [(file.name, file.sha256) for file in threads.files]
+
+
+def test_a_refresh_computes_every_part_again(faces: Path, tmp_path: Path) -> None:
+    embedding(str(faces))
+    before = part_files(tmp_path)
+    artifact = published(ArtifactStore(str(tmp_path / "store")))
+    embedding(str(faces), refresh=True)
+    after = part_files(tmp_path)
+    assert after.keys() == before.keys()
+    assert all(after[name] > before[name] for name in before)
+    again = published(ArtifactStore(str(tmp_path / "store")))
+    assert again.manifest.metrics["parts_computed"] == len(before)
+    assert again.stored("vectors.parquet").sha256 == artifact.stored("vectors.parquet").sha256
+
+
+def test_weights_that_changed_since_the_run_began_are_refused(faces: Path, tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path / "store"))
+    part, config = Part("0" * 64, "identities-00000.arrow", 0, 1), load_config(str(faces)).embedding
+    with pytest.raises(WeightsError, match="is not the file that the run began with"):
+        compute_part.fn(
+            store=store.storage.url,
+            faces=store.refs("ingestion")[0],
+            part=part,
+            config=config,
+            weights="sha256:of another file",
+            device="cpu",
+            batch_size=8,
+            threads=1,
+        )
 
 
 def test_a_part_that_was_damaged_is_told_and_made_anew(faces: Path, tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from gif_core.encoders import tiny_clip
 from gif_core.synthetic import describe, identity_attributes
 from gif_core.synthetic.attributes import ATTRIBUTES
-from gif_core.synthetic.captions import DETAILS, PHRASES, caption, prompts
+from gif_core.synthetic.captions import DETAILS, PHRASES, answers, caption, prompts, questions
 
 
 def captions(person: int, count: int = 60) -> list[str]:
@@ -18,7 +17,11 @@ def test_a_caption_says_only_what_is_true(person: int) -> None:
     told = captions(person)
     for attribute, phrases in PHRASES.items():
         wrong = [phrase for word, phrase in phrases.items() if word != words[attribute]]
-        assert not [text for text in told for phrase in wrong if phrase in text.removesuffix("a face").split(", ")]
+        assert not [text for text in told for phrase in wrong if phrase in text.split(" with ")[-1].split(", ")]
+    for attribute, steps in DETAILS.items():
+        value = identity_attributes(0, person)[ATTRIBUTES.index(attribute)]
+        wrong = [phrase for step, phrase in enumerate(steps) if not step <= value * len(steps) <= step + 1]
+        assert not [text for text in told for phrase in wrong if phrase in text.split(" with ")[-1].split(", ")]
 
 
 def test_captions_are_short_and_long_and_mention_everything_at_times() -> None:
@@ -47,10 +50,12 @@ def test_every_word_has_its_prompts() -> None:
     assert set(DETAILS) <= set(ATTRIBUTES)
 
 
-@pytest.mark.parametrize("alike", [False, True])
-def test_an_epoch_has_every_image_once_and_alike_batches_hold_few_looks(alike: bool) -> None:
-    look_N = np.random.default_rng(0).integers(0, 5, 1000)
-    batches = tiny_clip._batches(look_N, 100, np.random.default_rng(1), alike=alike)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
-    looks = [len(set(look_N[rows].tolist())) for rows in batches]
-    assert max(looks) <= 2 if alike else min(looks) == 5
+def test_every_question_has_one_true_answer_and_hair_that_is_not_there_has_no_colour() -> None:
+    asked = questions()
+    for person in range(50):
+        attributes = identity_attributes(0, person)
+        words, told = describe(attributes), answers(attributes)
+        assert len(told) == len(asked)
+        assert (told[list(PHRASES).index("hair_colour")] is None) == (words["hair_length"] == "bald")
+        for name, phrases, true in zip(PHRASES, asked, told, strict=False):
+            assert true is None or phrases[true] == PHRASES[name][words[name]]

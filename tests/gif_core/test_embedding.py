@@ -42,12 +42,8 @@ def embed(shard: Path, pieces: int, *, batch_size: int = 3, workers: int = 1) ->
     return [embed_part(encoder, faces, part, batch_size=batch_size, workers=workers) for part in parts]
 
 
-def span(part: PartSums) -> tuple[int, int]:
-    return (int(part.ids_P[0]), int(part.ids_P[-1])) if len(part.ids_P) else (0, -1)
-
-
 def together(parts: list[PartSums], identities: int = len(COUNTS)) -> pa.Table:
-    return pa.concat_tables(identity_vectors([span(part) for part in parts], parts.__getitem__, identities))
+    return pa.concat_tables(identity_vectors([part.span for part in parts], parts.__getitem__, identities))
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 6, 9])

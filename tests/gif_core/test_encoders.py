@@ -25,6 +25,7 @@ from schemas.embedding import EmbeddingConfig
 
 CPU = torch.device("cpu")
 TINY = EmbeddingConfig(model="tiny-clip", pretrained="random")
+LARGE = EmbeddingConfig(pretrained="random")
 VIT = EmbeddingConfig(encoder="timm", model="vit_tiny_patch16_224", pretrained="random")
 CONVOLUTIONS = EmbeddingConfig(encoder="timm", model="resnet18", pretrained="random")
 SOFT = EmbeddingConfig(encoder="timm", model="mobilenetv3_small_050", pretrained="random", image_size=None)
@@ -42,7 +43,7 @@ def own_way(encoder: Any, images: NDArray[np.uint8]) -> Tensor:
         return torch.nn.functional.normalize(encoder.tower(pixels), dim=1)
 
 
-@pytest.mark.parametrize("config", [TINY, EmbeddingConfig(pretrained="random"), VIT, CONVOLUTIONS, SOFT], ids=str)
+@pytest.mark.parametrize("config", [TINY, LARGE, VIT, CONVOLUTIONS, SOFT], ids=str)
 def test_preprocessing_in_batch_gives_the_features_of_the_encoders_own_transform(
     config: EmbeddingConfig, faces: NDArray[np.uint8]
 ) -> None:
@@ -78,7 +79,8 @@ def test_features_are_unit_vectors_in_float32(faces: NDArray[np.uint8]) -> None:
 
 
 def test_half_precision_gives_nearly_the_same_features(faces: NDArray[np.uint8]) -> None:
-    exact, half = (build_encoder(TINY, CPU, precision).encode(faces) for precision in ("fp32", "bf16"))
+    configs = [TINY.model_copy(update={"precision": precision}) for precision in ("fp32", "bf16")]
+    exact, half = (build_encoder(config, CPU).encode(faces) for config in configs)
     assert not torch.equal(exact, half)
     assert (exact * half).sum(dim=1).min() > 0.999
 
@@ -95,16 +97,16 @@ def test_untrained_weights_are_the_same_every_time_and_leave_the_random_state_al
 
 def test_the_size_of_the_input_can_be_chosen(faces: NDArray[np.uint8]) -> None:
     for config in (TINY, VIT):
-        encoder: Any = build_encoder(config.model_copy(update={"image_size": 64}), CPU)
-        assert encoder.preprocessing(faces, CPU).shape[2:] == (64, 64)
+        encoder: Any = build_encoder(config.model_copy(update={"image_size": 96}), CPU)
+        assert encoder.preprocessing(faces, CPU).shape[2:] == (96, 96)
         assert encoder.encode(faces).shape[0] == len(faces)
 
 
 def test_weights_trained_with_another_size_of_input_are_resampled(tmp_path: Path, faces: NDArray[np.uint8]) -> None:
-    for config in (TINY, VIT):
+    for config in (LARGE, VIT):
         trained: Any = build_encoder(config, CPU)
         save_file(trained.model.state_dict(), tmp_path / "w.safetensors")
-        larger = {"image_size": 96, "pretrained": str(tmp_path / "w.safetensors")}
+        larger = {"image_size": 192, "pretrained": str(tmp_path / "w.safetensors")}
         features = build_encoder(config.model_copy(update=larger), CPU).encode(faces)
         assert (features * trained.encode(faces)).sum(dim=1).mean() > 0.9
 
@@ -129,7 +131,7 @@ class TestLocalFiles:
     def load(self, config: EmbeddingConfig, path: Path) -> ImageEncoder:
         return build_encoder(config.model_copy(update={"pretrained": str(path)}), CPU)
 
-    @pytest.mark.parametrize("ending", ["safetensors", "pt", "pth", "bin"])
+    @pytest.mark.parametrize("ending", ["safetensors", "pt"])
     def test_it_is_used(
         self, config: EmbeddingConfig, trained: Any, tmp_path: Path, ending: str, faces: NDArray[np.uint8]
     ) -> None:
@@ -149,7 +151,7 @@ class TestLocalFiles:
         assert torch.equal(self.load(config, tmp_path / "weights.ckpt").encode(faces), trained.encode(faces))
 
     @pytest.mark.parametrize("ending", ["safetensors", "pt"])
-    @pytest.mark.parametrize("keep", [0, 5, 0.3, 0.999])
+    @pytest.mark.parametrize("keep", [0, 5, 0.999])
     def test_one_that_is_cut_off_is_refused(
         self, config: EmbeddingConfig, trained: Any, tmp_path: Path, ending: str, keep: float
     ) -> None:
@@ -194,6 +196,16 @@ class TestLocalFiles:
         assert f"{second} is [3, 5] where the model has {shape}" in str(refused.value)
         assert "the model has no another.weight" in str(refused.value)
 
+    def test_a_flipped_bit_in_a_state_dict_is_noticed(
+        self, config: EmbeddingConfig, trained: Any, tmp_path: Path
+    ) -> None:
+        torch.save(trained.model.state_dict(), tmp_path / "w.pt")
+        content = bytearray((tmp_path / "w.pt").read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "w.pt").write_bytes(content)
+        with pytest.raises(WeightsError, match=r"w\.pt cannot be read as weights: .* in it is damaged"):
+            self.load(config, tmp_path / "w.pt")
+
     def test_one_of_quite_another_model_is_refused_with_a_few_names(
         self, config: EmbeddingConfig, tmp_path: Path
     ) -> None:
@@ -224,6 +236,27 @@ def test_a_timm_checkpoint_may_have_the_classifier_that_the_encoder_has_not(
             )
         expected = torch.nn.functional.normalize(pooled, dim=1)
         assert torch.allclose(encoder.encode(faces), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "shape"),
+    [
+        (VIT, "patch_embed.proj.weight", (192, 3, 8, 8)),
+        (VIT, "patch_embed.proj.weight", (3, 5)),
+        (VIT, "pos_embed", (1, 52, 192)),
+        (TINY, "positional_embedding", (3, 5)),
+        (TINY, "logit_scale", (3,)),
+    ],
+)
+def test_tensors_that_the_libraries_would_convert_are_refused_by_name_when_they_do_not_fit(
+    config: EmbeddingConfig, name: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    encoder: Any = build_encoder(config, CPU)
+    save_file(encoder.model.state_dict() | {name: torch.zeros(shape)}, tmp_path / "w.safetensors")
+    with pytest.raises(
+        WeightsError, match=rf"does not fit the model: {name} is \[{', '.join(map(str, shape))}\] where"
+    ):
+        build_encoder(config.model_copy(update={"pretrained": str(tmp_path / "w.safetensors")}), CPU)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import pytest
 
 from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.parts import PartStore, list_parts, parts_of
+from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers
 from schemas.artifacts import PARTS_FILE, ArtifactRef
+from schemas.run import RunConfig
 
 KEY = "a" * 64
 
@@ -62,6 +64,18 @@ def test_parts_that_an_artifact_was_made_of_stay_and_others_go_when_they_are_old
     assert list(parts.names().values()) == [used]
     store.remove(artifact.ref)
     assert [leftover.path for leftover in find_leftovers(store, older_than=-10)] == [f"parts/embedding/{used}"]
+
+
+def test_parts_stay_while_a_run_goes_on_or_what_is_in_use_cannot_be_told(store: ArtifactStore) -> None:
+    parts = PartStore(store, "embedding")
+    name = parts.save("b" * 64, b"unused")
+    run = begin_run(store, RunConfig(store=store.storage.url))
+    assert find_leftovers(store, older_than=-10) == []
+    save_run(store, run, state="completed")
+    assert len(find_leftovers(store, older_than=-10)) == 1
+    ref = publish(store, [name])
+    store.storage.replace(f"embedding/{ref.key}/manifest.json", b"damaged")
+    assert not [left for left in find_leftovers(store, older_than=-10) if left.path.startswith("parts")]
 
 
 def test_in_what_parts_the_work_was_done_is_no_part_of_the_content(store: ArtifactStore) -> None:
