@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core import catalogue, ingestion
+from gif_core import catalogue, image_blocks
 from gif_core.faces import Faces, decode
 from gif_core.ingestion import TooManyBadImagesError, describe_readers, ingest, is_held_out
 from gif_core.readers import open_reader
@@ -142,7 +142,7 @@ def test_too_many_bad_images_stop_the_stage_and_the_error_names_some(tmp_path: P
 
 def test_every_image_is_decoded_when_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
-    monkeypatch.setattr(ingestion, "check_decodes", decoded.append)
+    monkeypatch.setattr(image_blocks, "check_decodes", decoded.append)
     root = write_folder(tmp_path / "data")
     config = IngestionConfig(sources=(FolderSource(path=str(root)),))
     some = run(config, tmp_path / "some")
