@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.image_files import END, BadImageError, ImageLimits, JpegHeader, check_decodes, check_image
+from gif_core.image_files import END, MARKER, BadImageError, ImageLimits, JpegHeader, check_decodes, check_image
 
-IS_MARKER: Final = np.isin(np.arange(256), [*range(0x01, 0xD0), *range(0xD8, 0xFF)])
+IS_MARKER: Final = np.array([MARKER.match(bytes([0xFF, value])) is not None for value in range(256)])
 """Whether 0xFF and this byte end JPEG image data."""
 
 
