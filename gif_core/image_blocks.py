@@ -83,6 +83,8 @@ class BlockChecker:
         beginning, header = self.known
         spans = zip(block.start_U.tolist(), block.end_U.tolist(), strict=True)
         alike_U = np.array([block.content.startswith(beginning, start, end) for start, end in spans], bool)
+        if not alike_U.any():
+            return alike_U
         data_U = np.minimum(block.start_U + len(beginning), block.end_U)
         marker_U, is_end_U = _first_markers(block.content, data_U)
         enough_U = 4 * (marker_U - data_U) >= header.width * header.height // 64
