@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.image_files import BadImageError
+from gif_core.image_blocks import ImageBlock, gather
 from gif_core.prefetching import prefetch
 from gif_core.readers import Reader
-from gif_core.readers.base import Content
+from gif_core.readers.packed import PackedReader
 from gif_core.readers.spool import readable
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,8 @@ UNIT_RECORDS = 1024
 AHEAD = 2
 """Units that are read before they are needed, besides one for each worker."""
 
-Check = Callable[[bytes], None]
+Check = Callable[[ImageBlock], dict[int, str]]
+"""Why images cannot be used, by place."""
 
 
 class Refused(NamedTuple):
@@ -42,7 +43,9 @@ class Unit(NamedTuple):
 
     records: NDArray[np.int64]
     names: list[str]
-    contents: list[Content]
+    images: list[memoryview]
+    bad: dict[int, str]
+    """Why there is no image, by place."""
 
 
 class Catalogue:
@@ -108,15 +111,5 @@ def _units(records: NDArray[np.int64], size_R: NDArray[np.int64]) -> Iterator[ND
 
 
 def _read_unit(reader: Reader, check: Check, first: int, records: NDArray[np.int64]) -> Unit:
-    contents = [_checked(content, check) for content in reader.read(records)]
-    return Unit(records + first, reader.names(records), contents)
-
-
-def _checked(content: Content, check: Check) -> Content:
-    if isinstance(content, BadImageError):
-        return content
-    try:
-        check(content)
-    except BadImageError as error:
-        return error
-    return content
+    block = reader.read_block(records) if isinstance(reader, PackedReader) else gather(reader.read(records))
+    return Unit(records + first, reader.names(records), block.images(), check(block))

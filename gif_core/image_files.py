@@ -71,23 +71,6 @@ class UnusualError(Exception):
     """A JPEG that only a decoder can judge."""
 
 
-class ImageChecker:
-    """`check_image` for many files: those of one encoder begin alike, and their beginning is checked only once."""
-
-    def __init__(self, limits: ImageLimits) -> None:
-        """Nothing is known yet."""
-        self.limits = limits
-        self.known: tuple[bytes, JpegHeader] | None = None
-
-    def __call__(self, content: bytes) -> None:
-        """Raise BadImageError when the file cannot be used; from many threads at once."""
-        known = self.known
-        if known and content.startswith(known[0]):
-            _check_image_data(content, len(known[0]), known[1])
-        else:
-            self.known = check_image(content, self.limits) or known
-
-
 def check_image(content: bytes, limits: ImageLimits) -> tuple[bytes, JpegHeader] | None:
     """Raise BadImageError when the file is empty, no image, cut off, damaged, too small or too large.
 

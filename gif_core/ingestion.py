@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from gif_core.catalogue import Catalogue, Refused, Unit
 from gif_core.growth import Base, write_files
-from gif_core.image_files import BadImageError, ImageChecker, ImageLimits, check_decodes
+from gif_core.image_blocks import BlockChecker
+from gif_core.image_files import ImageLimits
 from gif_core.readers import Reader
 from gif_core.splits import SplitWriter
 from schemas.errors import GifError
@@ -88,7 +89,8 @@ class Ingestion:
     def __init__(self, config: IngestionConfig, catalogue: Catalogue, folder: Path, base: Base) -> None:
         """Plan the splits; finished shards of an earlier attempt count as done."""
         self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
-        self.check = ImageChecker(ImageLimits(config.smallest_side, config.largest_side))
+        limits = ImageLimits(config.smallest_side, config.largest_side)
+        self.check = BlockChecker(limits, decode_all=config.decode_all)
         self.known = base.known_people(catalogue)
         self.wanted_R = base.wanted(catalogue)
         self.held_over = self._held_over()
@@ -103,7 +105,7 @@ class Ingestion:
         for split in self.splits:
             with split:
                 spool = self.folder / WORK / "spool"
-                for unit in self.catalogue.read_ahead(split.left, self._check, workers, spool):
+                for unit in self.catalogue.read_ahead(split.left, self.check, workers, spool):
                     size += self._take(split, unit)
                     done += len(unit.records)
                     yield IngestionStep(done, self.total, size)
@@ -113,16 +115,15 @@ class Ingestion:
     def _take(self, split: SplitWriter, unit: Unit) -> int:
         """Give the split what was read, as many images of one person at a time as follow each other; their bytes."""
         persons = self.catalogue.person_R[unit.records]
-        bad = np.array([isinstance(content, BadImageError) for content in unit.contents])
-        cuts = np.flatnonzero((persons[1:] != persons[:-1]) | bad[1:] | bad[:-1]) + 1
-        for start, end in pairwise([0, *cuts.tolist(), len(persons)]):
-            first = unit.contents[start]
-            if isinstance(first, BadImageError):
-                split.refuse(int(unit.records[start]), str(first))
+        cuts = {0, *(np.flatnonzero(np.diff(persons)) + 1).tolist(), len(persons)}
+        cuts |= unit.bad.keys() | {place + 1 for place in unit.bad}
+        for start, end in pairwise(sorted(cuts)):
+            if start in unit.bad:
+                split.refuse(int(unit.records[start]), unit.bad[start])
                 self._check_fraction()
             else:
-                split.take(int(persons[start]), unit.names[start:end], unit.contents[start:end])  # type: ignore[arg-type]
-        return sum(len(content) for content in unit.contents if isinstance(content, bytes))
+                split.take(int(persons[start]), unit.names[start:end], unit.images[start:end])
+        return sum(map(len, unit.images))
 
     def write_tables(self) -> None:
         """People, what was refused and why, and the files of the sources."""
@@ -154,11 +155,6 @@ class Ingestion:
         people = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
         share = self.config.held_out
         return np.fromiter((is_held_out(source, label, share) for source, label in people), bool)
-
-    def _check(self, content: bytes) -> None:
-        self.check(content)
-        if self.config.decode_all:
-            check_decodes(content)
 
     def _held_over(self) -> list[Refused]:
         """Rows of the base's quarantine about what is not read again."""

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,17 +19,21 @@ SCHEMA: Final = pa.schema(
 )
 
 
+Image = bytes | memoryview
+"""The bytes of an image file."""
+
+
 @dataclass
 class FaceBatch:
     """Faces that are written at once: few enough that their bytes are still in the processor's cache."""
 
     identity_ids: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    images: list[bytes] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     size: int = 0
     """Bytes of all images."""
 
-    def add(self, identity_id: int, names: list[str], images: list[bytes]) -> None:
+    def add(self, identity_id: int, names: list[str], images: Sequence[Image]) -> None:
         """Take faces of one person."""
         self.identity_ids += [identity_id] * len(names)
         self.names += names

@@ -3,7 +3,7 @@
 # Shapes: R records of all sources.
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.shards import FaceBatch, Journal, Progress, ShardFile
+from gif_core.shards import FaceBatch, Image, Journal, Progress, ShardFile
 
 BATCH_BYTES: Final = 4 * 2**20
 WAITING: Final = 4
@@ -54,7 +54,7 @@ class SplitWriter:
         """Records that are still to be taken or refused."""
         return self.records[self.progress.position :]
 
-    def take(self, person: int, names: list[str], images: list[bytes]) -> None:
+    def take(self, person: int, names: list[str], images: Sequence[Image]) -> None:
         """Images of the next records, all of one person; the first wait until there are `min_samples` of them."""
         if person != self.person:
             self.person, self.waiting = person, FaceBatch()
@@ -98,14 +98,16 @@ class SplitWriter:
         if self.file:
             self.file.close()
 
-    def _add(self, identity_id: int, names: list[str], images: list[bytes]) -> None:
+    def _add(self, identity_id: int, names: list[str], images: Sequence[Image]) -> None:
         before = self.batch.size
         self.batch.add(identity_id, names, images)
         self.shard_size += self.batch.size - before
 
-    def _fitting(self, images: list[bytes]) -> int:
+    def _fitting(self, images: Sequence[Image]) -> int:
         """How many of these images it takes to fill the batch or the shard, or all of them."""
         room = min(BATCH_BYTES - self.batch.size, self.shard_bytes - self.shard_size)
+        if sum(map(len, images)) < room:
+            return len(images)
         ends = np.cumsum([len(image) for image in images])
         return min(int(np.searchsorted(ends, room)) + 1, len(images))
 

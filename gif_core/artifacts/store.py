@@ -224,7 +224,7 @@ class ArtifactStore:
     def begin_storing(self, draft: Draft, pattern: str) -> None:
         """Digest and store files that are finished and will not change, while the stage goes on with others."""
         for path in draft.folder.glob(pattern):
-            if path.is_file() and path not in draft.begun and not _is_hidden(draft, path):
+            if path not in draft.begun and path.is_file() and not _is_hidden(draft, path):
                 draft.begun[path] = draft.threads.submit(self._store_file, draft, path)
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:

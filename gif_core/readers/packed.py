@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.readers.base import Content, Fault, People, SourceFile
+from gif_core.image_blocks import ImageBlock, join
+from gif_core.readers.base import Fault, People, SourceFile
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 
 GAP = 64 * 1024
 """Records that are closer than this are fetched in one read."""
 SPAN = 8 * 2**20
-"""Reads are cut at multiples of this, so that they stay small however many records are asked for."""
+"""No read is much longer than this, however many records are asked for."""
 
 
 @dataclass
@@ -75,6 +76,11 @@ class PackedListing:
         """The file in which each record lies."""
         return np.frombuffer(self.files, np.int32)
 
+    @property
+    def key_R(self) -> NDArray[np.int64]:  # noqa: N802
+        """What the format calls each record by."""
+        return np.frombuffer(self.keys, np.int64)
+
     @cached_property
     def start_R(self) -> NDArray[np.int64]:  # noqa: N802
         """Where each image begins in its file."""
@@ -121,31 +127,40 @@ class PackedReader:
         """Add one file's records."""
         raise NotImplementedError
 
-    def unpack(self, record: int, content: bytes) -> Content:
-        """The image within a record's bytes: all of them, unless the format says otherwise."""
-        return content
+    def unpack(self, records: NDArray[np.int64], block: ImageBlock) -> ImageBlock:
+        """The images within the records' bytes: all of them, unless the format says otherwise."""
+        return block
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
         """File and number."""
-        files, keys = self.listing.files, self.listing.keys
-        return [f"{self.blobs[files[record]].name}#{keys[record]}" for record in records.tolist()]
+        places = zip(self.listing.file_R[records].tolist(), self.listing.key_R[records].tolist(), strict=True)
+        return [f"{self.blobs[file].name}#{key}" for file, key in places]
 
-    def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
+    def read(self, records: NDArray[np.int64]) -> Iterator[bytes]:
         """The images of these records, in the order asked for."""
-        starts, lengths = self.listing.start_R[records], self.listing.size_R[records]
-        ends, files = starts + lengths, self.listing.file_R[records]
-        distance = starts[1:] - ends[:-1]
-        apart = (files[1:] != files[:-1]) | (distance < 0) | (distance > GAP)
-        apart |= starts[1:] // SPAN != starts[:-1] // SPAN
-        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(records)] if len(records) else []
-        for first, last in pairwise(bounds):
-            yield from self._read_span(records[first:last], starts[first:last], ends[first:last])
+        for block in self._read_spans(records):
+            yield from map(bytes, block.images())
 
-    def _read_span(
-        self, records: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> Iterator[Content]:
-        base = int(starts[0])
-        block = self.blobs[self.listing.files[int(records[0])]].read(base, int(ends[-1]))
-        spans = zip(records.tolist(), (starts - base).tolist(), (ends - base).tolist(), strict=True)
-        for record, start, end in spans:
-            yield self.unpack(record, block[start:end])
+    def read_block(self, records: NDArray[np.int64]) -> ImageBlock:
+        """The same in one piece."""
+        return join(list(self._read_spans(records)))
+
+    def _read_spans(self, records: NDArray[np.int64]) -> Iterator[ImageBlock]:
+        """One block for each read."""
+        starts = self.listing.start_R[records]
+        ends = starts + self.listing.size_R[records]
+        for first, last in pairwise(_cut(self.listing.file_R[records], starts, ends)):
+            blob, base = self.blobs[self.listing.files[int(records[first])]], int(starts[first])
+            content = blob.read(base, int(ends[last - 1]))
+            block = ImageBlock(content, starts[first:last] - base, ends[first:last] - base)
+            yield self.unpack(records[first:last], block)
+
+
+def _cut(files: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
+    """Where one read ends and the next begins: at gaps, and where it gets too long."""
+    distance = starts[1:] - ends[:-1]
+    apart = np.ones(len(starts), bool)
+    apart[1:] = (files[1:] != files[:-1]) | (distance < 0) | (distance > GAP)
+    spans = (starts - starts[apart][np.cumsum(apart) - 1]) // SPAN
+    apart[1:] |= spans[1:] != spans[:-1]
+    return [*np.flatnonzero(apart).tolist(), len(starts)]

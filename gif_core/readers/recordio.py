@@ -19,7 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from gif_core.readers.base import Content, Fault, SourceFile
+from gif_core.image_blocks import ImageBlock, gather
+from gif_core.readers.base import Fault, SourceFile
 from gif_core.readers.files import Blob
 from gif_core.readers.packed import PackedListing, PackedReader
 from gif_core.readers.records import DATA, Damage, Records, find_records, join_parts
@@ -103,12 +104,12 @@ class RecordIOReader(PackedReader):
         labels = label_K[person_K].astype(np.int64)
         listing.extend(labels, number, key_K[person_K], good.start_K + skip_K, good.size_K - skip_K)
 
-    def unpack(self, record: int, content: bytes) -> Content:
-        """A split record is put together first."""
-        if record not in self.split:
-            return content
-        data = join_parts(content)
-        return data[DATA + 4 * int.from_bytes(data[:4], "little") :]
+    def unpack(self, records: NDArray[np.int64], block: ImageBlock) -> ImageBlock:
+        """Split records are put together first."""
+        if self.split.isdisjoint(records.tolist()):
+            return block
+        pairs = zip(records.tolist(), map(bytes, block.images()), strict=True)
+        return gather(_without_labels(content) if record in self.split else content for record, content in pairs)
 
 
 def _reasons(damages: list[Damage], offsets: NDArray[np.int64], size: int) -> list[str]:
@@ -117,6 +118,12 @@ def _reasons(damages: list[Damage], offsets: NDArray[np.int64], size: int) -> li
     places = np.searchsorted([stretch.start for stretch in stretches], offsets, side="right") - 1
     chosen = zip((stretches[place] for place in places.tolist()), offsets.tolist(), strict=True)
     return [reason if start <= offset < end else "" for (start, end, reason), offset in chosen]
+
+
+def _without_labels(content: bytes) -> bytes:
+    """The image of a split record."""
+    data = join_parts(content)
+    return data[DATA + 4 * int.from_bytes(data[:4], "little") :]
 
 
 def _lost(blob: Blob, damages: list[Damage]) -> Iterator[Fault]:

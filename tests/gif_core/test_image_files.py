@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gif_core import image_files
-from gif_core.image_files import BadImageError, ImageChecker, ImageLimits, check_decodes, check_image
+from gif_core.image_files import BadImageError, ImageLimits, check_decodes, check_image
 from gif_core.synthetic import draw_jpeg
 
 LIMITS = ImageLimits(16, 4096)
@@ -276,18 +276,6 @@ def test_the_usual_image_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None
         check_image(SOUND[name], LIMITS)
     for person in range(5):
         check_image(draw_jpeg(0, person, 0), LIMITS)
-
-
-def test_the_checker_for_many_files_says_the_same() -> None:
-    checker = ImageChecker(LIMITS)
-    again = encode("jpg", cv2.IMWRITE_JPEG_QUALITY, 80, image=NOISE[::-1])
-    for content in (BASELINE, again, PROGRESSIVE, again, PNG, BASELINE):
-        checker(content)
-    for content in (BASELINE[:-2], again[:700], BASELINE[:-9] + b"\xff\xd8" + BASELINE[-9:]):
-        with pytest.raises(BadImageError) as refused:
-            check_image(content, LIMITS)
-        with pytest.raises(BadImageError, match=str(refused.value)):
-            checker(content)
 
 
 def test_what_opencv_refuses_with_an_error_is_a_bad_image() -> None:

@@ -1,4 +1,5 @@
 import hashlib
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core import catalogue, ingestion
+from gif_core import catalogue, image_blocks
 from gif_core.faces import Faces, decode
 from gif_core.ingestion import TooManyBadImagesError, describe_readers, ingest, is_held_out
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
-from schemas.ingestion import FolderSource, IngestionConfig, Source, SyntheticSource
+from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, SyntheticSource
 
 PEOPLE = SyntheticSource(identities=12, smallest=2, largest=5)
 
@@ -41,13 +42,24 @@ def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
     return root
 
 
+def write_records(path: Path, people: int, samples: int) -> Path:
+    """A RecordIO file in which people are mixed, and a few images cut off."""
+    with path.open("wb") as file:
+        for key in range(people * samples):
+            image = draw_jpeg(0, key % people, key // people)[: -9 if key % 50 == 7 else None]
+            data = struct.pack("<IfQQ", 0, key % people, key, 0) + image
+            file.write(struct.pack("<II", 0xCED7230A, len(data)) + data + bytes(-len(data) % 4))
+    return path
+
+
 def test_the_bytes_depend_neither_on_the_number_of_workers_nor_on_the_size_of_their_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_folder(tmp_path / "data", people=30, samples=5)
+    mixed = RecordIOSource(path=str(write_records(tmp_path / "mixed.rec", people=30, samples=5)))
     many = SyntheticSource(identities=30, smallest=4, largest=9)
-    for source in (many, FolderSource(path=str(root))):
-        config = IngestionConfig(sources=(source,), held_out=0.4, shard_bytes=2**16)
+    for source in (many, FolderSource(path=str(root)), mixed):
+        config = IngestionConfig(sources=(source,), held_out=0.4, shard_bytes=2**16, max_bad_fraction=0.1)
         whole = run(config, tmp_path / f"{source.kind}-whole", 1)
         monkeypatch.setattr(catalogue, "UNIT_RECORDS", 7)
         two, eight = (run(config, tmp_path / f"{source.kind}-{workers}", workers) for workers in (2, 8))
@@ -142,7 +154,7 @@ def test_too_many_bad_images_stop_the_stage_and_the_error_names_some(tmp_path: P
 
 def test_every_image_is_decoded_when_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
-    monkeypatch.setattr(ingestion, "check_decodes", decoded.append)
+    monkeypatch.setattr(image_blocks, "check_decodes", decoded.append)
     root = write_folder(tmp_path / "data")
     config = IngestionConfig(sources=(FolderSource(path=str(root)),))
     some = run(config, tmp_path / "some")

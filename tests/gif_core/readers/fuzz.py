@@ -21,11 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.image_files import BadImageError, ImageChecker, ImageLimits, check_image
+from gif_core.image_blocks import BlockChecker, gather
+from gif_core.image_files import BadImageError, ImageLimits, check_image
 from gif_core.readers import open_reader
 from gif_core.readers.base import is_label
 from gif_core.readers.columns import UnreadableTableError
 from gif_core.readers.files import Blob
+from gif_core.readers.packed import PackedReader
 from schemas.ingestion import RecordIOSource, Source, TableSource, WebDatasetSource
 
 LIMITS = ImageLimits(16, 4096)
@@ -327,12 +329,12 @@ SEEDS = {
     "arrow": arrow_seeds,
 }
 IMAGES = ("jpeg", "png", "webp", "bmp")
-CHECKER = ImageChecker(LIMITS)
+CHECKER = BlockChecker(LIMITS)
 
 
-def reason(check: Callable[[bytes], object], content: bytes) -> str:
+def reason(content: bytes) -> str:
     try:
-        check(content)
+        check_image(content, LIMITS)
     except BadImageError as error:
         return str(error)
     return ""
@@ -340,8 +342,9 @@ def reason(check: Callable[[bytes], object], content: bytes) -> str:
 
 def read_image(content: bytes) -> str:
     """Check an image; what is accepted must decode, to a size within the limits."""
-    refused = reason(lambda some: check_image(some, LIMITS), content)
-    assert reason(CHECKER, content) == refused, "the checker for many files says something else"
+    refused = reason(content)
+    together = {0: refused, 1: refused} if refused else {}
+    assert CHECKER(gather([content, content])) == together, "the checker for many files says something else"
     if refused:
         return refused.partition(":")[0]
     image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
@@ -392,6 +395,8 @@ def read_source(source: Source, name: str, size: int) -> str:
         listing = reader.listing
         records = np.arange(len(listing.person_R))
         contents = list(reader.read(records))
+        if isinstance(reader, PackedReader):
+            assert reader.read_block(records).images() == contents
     except UnreadableTableError as error:
         return "unreadable" if name in str(error) and isinstance(source, TableSource) else "unexplained"
     assert len(contents) == len(listing.file_R) == len(listing.size_R) == len(records) <= size

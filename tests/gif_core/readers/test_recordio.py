@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.readers import files, open_reader
+from gif_core.readers import files, open_reader, packed
 from gif_core.readers.files import Blob
+from gif_core.readers.recordio import RecordIOReader
 from schemas.ingestion import RecordIOSource
 
 MAGIC = bytes.fromhex("0a23d7ce")
@@ -79,7 +80,7 @@ def expected(stream: list[tuple[Any, bytes, int]], keys: list[int]) -> list[tupl
     return [(str(label[0] if isinstance(label, list) else label), image) for label, image, _ in wanted]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(stream=streams, window=windows, data=st.data())
 def test_any_stream_is_read_back_with_and_without_an_index(
     read_source: Read, keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], window: int, data: st.DataObject
@@ -95,7 +96,24 @@ def test_any_stream_is_read_back_with_and_without_an_index(
     assert found.faces == expected(stream, keys)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=100)
+@given(stream=streams, span=st.sampled_from([1, 40, 200, 2**23]), gap=st.sampled_from([0, 36, 2**16]), data=st.data())
+def test_a_block_holds_what_is_read_one_by_one(
+    keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], span: int, gap: int, data: st.DataObject
+) -> None:
+    framed = [frame(pack(label, image, key)) for label, image, key in stream]
+    reader = RecordIOReader(RecordIOSource(path=keep_in_memory({"train.rec": b"".join(framed)})))
+    sound = [image for _, image in expected(stream, list(range(len(stream))))]
+    records = data.draw(st.lists(st.integers(0, len(sound) - 1), max_size=15)) if sound else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "SPAN", span)
+        patch.setattr(packed, "GAP", gap)
+        block = reader.read_block(np.array(records, np.int64))
+        assert list(reader.read(np.array(records, np.int64))) == [sound[record] for record in records]
+    assert block.images() == [sound[record] for record in records]
+
+
+@settings(deadline=None, max_examples=200)
 @given(stream=st.lists(st.tuples(numbers, images, ids), min_size=1, max_size=8), data=st.data())
 def test_a_damaged_magic_costs_the_damaged_record_alone(
     read_source: Read, keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], data: st.DataObject
@@ -373,17 +391,17 @@ def test_records_larger_than_any_image_are_faults(
 def hostile_files() -> dict[str, bytes]:
     """Files that a scan without care would go over again and again."""
     first, middle = (MAGIC + struct.pack("<I", kind << 29) for kind in (1, 2))
-    chain = middle * 50_000
-    heads = b"".join(MAGIC + struct.pack("<I", 1 << 29 | 8 * left) for left in range(50_000 - 1, -1, -1))
-    half = 2**19
+    chain = middle * 20_000
+    heads = b"".join(MAGIC + struct.pack("<I", 1 << 29 | 8 * left) for left in range(20_000 - 1, -1, -1))
+    half = 2**18
     return {
-        "magic alone": MAGIC * 250_000,
+        "magic alone": MAGIC * 100_000,
         "parts without an end": first + chain,
         "many beginnings of one chain": heads + chain,
         "many beginnings of one bad record": heads + MAGIC + struct.pack("<I", 3 << 29),
-        "beginnings that lead far": (MAGIC + struct.pack("<I", 1 << 29 | half)) * 60_000 + bytes(half),
-        "lengths to the end": (MAGIC + struct.pack("<I", half) + bytes(24)) * 15_000 + bytes(half),
-        "every other record split": (frame(pack(0, b"")) + frame(pack(0, MAGIC))) * 8_000,
+        "beginnings that lead far": (MAGIC + struct.pack("<I", 1 << 29 | half)) * 25_000 + bytes(half),
+        "lengths to the end": (MAGIC + struct.pack("<I", half) + bytes(24)) * 8_000 + bytes(half),
+        "every other record split": (frame(pack(0, b"")) + frame(pack(0, MAGIC))) * 3_000,
     }
 
 
