@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from gif_core.rows import Rows
@@ -92,7 +91,7 @@ def spearman(before_P: NDArray[np.float64], after_P: NDArray[np.float64]) -> flo
         return 1.0
     if after_P.std() == 0:
         return 0.0
-    return float(np.corrcoef(rankdata(before_P), rankdata(after_P))[0, 1])
+    return float(np.corrcoef(_ranks(before_P), _ranks(after_P))[0, 1])
 
 
 def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGHBOURS, seed: int = 0) -> float:
@@ -122,3 +121,10 @@ def sample_pairs(population: int, size: int, seeds: list[int]) -> Tensor:
 def _best(values_BP: Tensor, names_BP: Tensor, count: int) -> tuple[Tensor, Tensor]:
     best_BK, place_BK = values_BP.topk(count, dim=1)
     return best_BK, names_BP.gather(1, place_BK)
+
+
+def _ranks(values_P: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of each value in their order; equal ones share the mean of theirs."""
+    _, place_P, counts = np.unique(values_P, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place_P]
+    return ranks

@@ -228,6 +228,7 @@ def test_spearman_is_that_of_scipy() -> None:
     before, noise = rng.normal(size=(2, 500))
     assert spearman(before, before + noise) == pytest.approx(spearmanr(before, before + noise).statistic)
     assert spearman(before, -(before**3)) == pytest.approx(-1)
+    assert spearman(before.round(), noise) == pytest.approx(spearmanr(before.round(), noise).statistic), "ties"
     assert spearman(np.ones(5), noise[:5]) == 1
     assert spearman(noise[:5], np.ones(5)) == 0
 
