@@ -1,6 +1,7 @@
 """What of the vectors' relations is left when separation reaches a gap of 0.01, by several ways of getting there.
 
-    python benchmarks/separation_tradeoff.py [--data faces drawn cone] [--people 2000] [--cone 20000] [--all]
+    python benchmarks/separation_tradeoff.py [--data faces drawn cone] [--people 2000] [--cone 20000]
+        [--all] [--with "plain descent of all rows"]
 
 faces: photographs in a folder per person (--folder), encoded by tiny-clip. drawn: synthetic people, six images each,
 encoded by tiny-clip. cone: simulated clusters in a narrow cone, 512 dimensions. --vectors FILE.npy: rows of your own.
@@ -229,8 +230,9 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=2000)
     parser.add_argument("--cone", type=int, default=20_000)
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--with", dest="also", nargs="*", default=[], help="some of the ways that --all adds")
     given = parser.parse_args()
-    ways = WAYS | TRIED if given.all else WAYS
+    ways = WAYS | {name: way for name, way in TRIED.items() if given.all or name in given.also}
     tables = {path.stem: compare(path.stem, torch.from_numpy(np.load(path)), ways) for path in given.vectors}
     tables |= {name: compare(name, load(name, given), ways) for name in given.data}
     for name, table in tables.items():

@@ -40,7 +40,7 @@ def embedding(tmp_path: Path, vectors: NDArray[np.float32]) -> ArtifactRef:
 
 
 @pytest.fixture
-def run(tmp_path: Path, embedding: ArtifactRef) -> Run:
+def run(tmp_path: Path, embedding: ArtifactRef, prefect: str) -> Run:
     store = ArtifactStore(str(tmp_path / "store"))
 
     def make(refresh: bool = False, **execution: Any) -> Artifact:
