@@ -2,6 +2,8 @@
 
 # Shapes: N vectors, D dimensions, B rows of a batch, K neighbours.
 
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,12 +19,15 @@ from gif_core.rows import Rows, unit_rows
 from gif_core.separation_checkpoints import Checkpoints
 from schemas.separation import SeparationConfig
 
+logger = logging.getLogger(__name__)
 MEASURED_ROWS: Final = 4096
 """The loss of an epoch is exact up to this many vectors, and that of a fixed sample beyond."""
 ALL_MEASURED: Final = 32
 """Up to this epoch the neighbourhood is measured in every one; then at powers of two and at the end."""
 PULL_HALVES: Final = 20
 """Epochs in which the pull loses half its strength."""
+LOG_SECONDS: Final = 30.0
+"""An epoch that takes longer says how far it is."""
 _ORDER, _LOSS_SAMPLE = 0, 3
 
 
@@ -121,8 +126,12 @@ def _run_epoch(
         return
     order_N = torch.from_numpy(np.random.default_rng([seed, _ORDER, epoch]).permutation(rows.total))
     pull = config.pull * 0.5 ** (epoch / PULL_HALVES)
-    for batch_B in torch.split(order_N, config.batch_size):
+    said = time.monotonic()
+    for number, batch_B in enumerate(torch.split(order_N, config.batch_size)):
         _move(rows, batch_B.sort().values, neighbours, config, pull)
+        if rows.leads and time.monotonic() - said > LOG_SECONDS:
+            logger.info("epoch %d: %d of %d vectors moved", epoch, number * config.batch_size, rows.total)
+            said = time.monotonic()
 
 
 def _move(rows: Rows, batch_B: Tensor, neighbours: Rows | None, config: SeparationConfig, pull: float) -> None:

@@ -4,6 +4,7 @@ python -m torch.distributed.run --nproc-per-node 2 -m gif_core.separation_worker
 """
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ def fits(size: int, device: torch.device) -> bool:
 def main() -> None:
     """One process under torchrun; the first tells the steps, a line of JSON each."""
     end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     job = SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())
     device = _own_device(job.device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
