@@ -17,7 +17,7 @@ NEIGHBOUR_ROWS: Final = 2000
 """The neighbourhood kept is measured on so many rows, against everybody."""
 RANKED_PAIRS: Final = 10_000
 """Pairs whose similarities are ranked."""
-SEARCH_CHUNK: Final = 8192
+SEARCH_CHUNK: Final = 4096
 _ROWS, _PAIRS = range(1, 3)
 
 

@@ -16,7 +16,7 @@ from gif_core.rows import CHUNK, Rows
 
 SAFE_EXPONENT: Final = 40.0
 """exp(2t) beyond it would overflow a sum in float32, so the exponent is shifted to end at 0."""
-BLOCK: Final = 4096
+BLOCK: Final = 2048
 """Rows whose pairs are measured at a time."""
 
 

@@ -24,7 +24,7 @@ MEASURED_ROWS: Final = 4096
 """The loss of an epoch is exact up to this many vectors, and that of a fixed sample beyond."""
 ALL_MEASURED: Final = 32
 """Up to this epoch the neighbourhood is measured in every one; then at powers of two and at the end."""
-PULL_HALVES: Final = 20
+PULL_HALVES: Final = 10
 """Epochs in which the pull loses half its strength."""
 LOG_SECONDS: Final = 30.0
 """An epoch that takes longer says how far it is."""

@@ -19,7 +19,7 @@ class SeparationConfig(Frozen):
     """Before the descent the common mean is removed and the spectrum made as much flatter as brings the loss this
     close to its uniform limit; null: the descent starts from the vectors as they are."""
     pull: NonNegativeFloat = 0.3
-    """How strongly a vector is drawn to the 10 that were nearest to it at the start; it halves every 20 epochs, so
+    """How strongly a vector is drawn to the 10 that were nearest to it at the start; it halves every 10 epochs, so
     that any gap is reached in the end. 0: not at all."""
     learning_rate: PositiveFloat = 0.1
     epochs: PositiveInt = 1000

@@ -25,7 +25,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def clusters_in_a_cone(people: int = 400, dimension: int = 64) -> Tensor:
+def clusters_in_a_cone(people: int = 300, dimension: int = 64) -> Tensor:
     """Groups of people who are alike, with a falling spectrum, around one direction, as CLIP's vectors of faces are."""
     generator = torch.Generator().manual_seed(0)
     spread_D = torch.linspace(1, 0.02, dimension) ** 2
@@ -94,7 +94,7 @@ def test_nobody_ends_as_close_as_the_closest_began(start: Tensor, by_default: Ru
 
 
 def test_a_step_is_the_gradient_of_equation_6(start: Tensor) -> None:
-    vectors, batch = normalize(start.double(), dim=1), torch.arange(0, 400, 7)
+    vectors, batch = normalize(start.double(), dim=1), torch.arange(0, 300, 7)
     moving = vectors[batch].requires_grad_()
     potential = torch.exp(-2.0 * torch.cdist(moving, vectors).square())
     (potential.sum() / len(batch)).log().backward()  # type: ignore[no-untyped-call]

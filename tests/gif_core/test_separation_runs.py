@@ -135,8 +135,8 @@ def test_a_state_without_its_json_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_is_carried_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"epochs": 120})
-    whole, killed = write_job(tmp_path / "whole", config), write_job(tmp_path / "killed", config)
+    config = CONFIG.model_copy(update={"epochs": 60})
+    whole, killed = write_job(tmp_path / "whole", config, seconds=3600), write_job(tmp_path / "killed", config)
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, str(tmp_path / "killed" / "job.json")], cwd=PROJECT, env=environment()
     )
@@ -148,7 +148,7 @@ def test_a_killed_process_is_carried_on_and_ends_with_the_same_bits(tmp_path: Pa
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert 10 <= len(json.loads(state.read_text())["steps"]) < 120
+    assert 10 <= len(json.loads(state.read_text())["steps"]) < 60
     assert list(run_job(killed)) == list(run_job(whole))
     assert np.array_equal(result(killed), result(whole))
 
