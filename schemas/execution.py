@@ -28,3 +28,5 @@ class ExecutionConfig(Frozen):
     processes, one for each worker."""
     part_megabytes: PositiveInt = 32
     """Size of a part: what a killed run has to do again at most, and what one task of Prefect does."""
+    processes: PositiveInt | None = None
+    """Processes under torchrun that share separation. None: one for each GPU; without GPUs the run itself does it."""

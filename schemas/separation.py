@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from schemas.base import Frozen
 
@@ -12,12 +12,35 @@ class SeparationConfig(Frozen):
 
     recipe: Literal["per_vector", "literal"] = "per_vector"
     """`per_vector`: the step of a code vector does not depend on the batch size and reaches uniformity;
-    `literal`: Eq. 6 as printed, whose steps shrink with the batch."""
+    `literal`: Eq. 6 as printed, whose steps shrink with the batch, without `start_gap` and `pull`."""
     temperature: PositiveFloat = 2.0
     """t of the Gaussian potential."""
+    start_gap: float | None = Field(default=0.1, gt=0)
+    """Before the descent the common mean is removed and the spectrum made as much flatter as brings the loss this
+    close to its uniform limit; null: the descent starts from the vectors as they are."""
+    pull: NonNegativeFloat = 0.3
+    """How strongly a vector is drawn to the 10 that were nearest to it at the start; it halves every 10 epochs, so
+    that any gap is reached in the end. 0: not at all."""
     learning_rate: PositiveFloat = 0.1
     epochs: PositiveInt = 1000
-    """At the most; `target_gap` may end it earlier."""
+    """At the most; `target_gap` and `least_kept` may end it earlier. What `start_gap` does counts as the first."""
     batch_size: PositiveInt = 2048
     target_gap: float | None = Field(default=0.01, gt=0)
     """Stop when the loss is this close to its uniform limit; null: run all epochs."""
+    least_kept: float | None = Field(default=None, gt=0, lt=1)
+    """Stop before less than this share of the 10 nearest neighbours is kept; null: whatever it costs."""
+
+
+class SeparationJob(Frozen):
+    """What a process that separates vectors is told; files are shared by all processes of the job."""
+
+    config: SeparationConfig
+    seed: int
+    device: str
+    vectors: str
+    """Safetensors file with the identity vectors, `vectors`."""
+    result: str
+    """Safetensors file to fill, `code_vectors`; it is there already, and of the same shape."""
+    checkpoints: str
+    """Folder of the run's state."""
+    checkpoint_seconds: NonNegativeFloat = 60.0

@@ -1,34 +1,106 @@
-"""Separation as a cached task."""
+"""Separation as a cached task that carries on where a killed run was."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from safetensors.torch import save_file
 
 from gif_core.artifacts import Draft
 from gif_core.devices import pick_device
 from gif_core.embedding import vectors_of
-from gif_core.separation import separate, separation_scores
+from gif_core.matrix_files import create_matrix, map_matrix
+from gif_core.neighbourhoods import sample
+from gif_core.separation import SeparationStep
+from gif_core.separation_checkpoints import NAME
+from gif_core.separation_scores import bin_edges, measure_distances
+from gif_core.separation_worker import VECTORS, run_job
 from schemas.run import RunConfig
+from schemas.separation import SeparationJob
 from tasks.progress import track
 from tasks.stage import Inputs, stage_task
+from tasks.torchrun import count_processes, run_module
 
-CURVE = ("epoch", "loss", "gap", "mean_cosine", "neighbours_kept")
+WORK: Final = ".work"
+SCORED_ROWS: Final = 32_768
+"""Distances are those of all pairs up to so many vectors, and of a fixed sample of so many beyond."""
+CURVE: Final = pa.schema(
+    [("epoch", pa.int64())]
+    + [(name, pa.float64()) for name in ("loss", "gap", "mean_cosine", "neighbours_kept", "spearman")]
+)
 
 
-@stage_task("separation")
+@stage_task("separation", resumes=True)
 def separation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """Identity vectors move apart until they are uniform on the sphere (Eq. 4 to 6)."""
-    vectors = torch.from_numpy(vectors_of(pq.read_table(inputs["embedding"].path("vectors.parquet"))).copy())
-    vectors = vectors.to(pick_device(config.execution.device))
-    steps = separate(vectors, config.separation, seed=config.seed)
-    curve = []
-    for step in track(steps, "separation", lambda s: (s.epoch, s.epochs), lambda s: f"gap {s.gap:.4f}"):
-        curve.append({name: getattr(step, name) for name in CURVE})
-    save_file({"code_vectors": step.vectors_ND.cpu().contiguous()}, draft.folder / "code_vectors.safetensors")
-    pq.write_table(pa.Table.from_pylist(curve), draft.folder / "curve.parquet")
-    before, after = separation_scores(vectors), separation_scores(step.vectors_ND)
-    draft.metrics |= {"epochs": step.epoch, "gap": step.gap, "neighbours_kept": step.neighbours_kept or 0.0}
-    for name in ("min", "mean", "max"):
-        draft.metrics[f"{name}_distance"] = getattr(after, name)
-        draft.metrics[f"{name}_distance_before"] = getattr(before, name)
+    job = _prepare(config, inputs["embedding"].path("vectors.parquet"), draft)
+    steps = _run(job, config, draft.folder / WORK)
+    shown = track(steps, "separation", lambda step: (step.epoch, step.epochs), lambda step: f"gap {step.gap:.4f}")
+    curve = list(shown)
+    rows = [{name: getattr(step, name) for name in CURVE.names} for step in curve]
+    pq.write_table(pa.Table.from_pylist(rows, schema=CURVE), draft.folder / "curve.parquet")
+    last = curve[-1]
+    draft.metrics |= {"epochs": last.epoch, "gap": last.gap}
+    draft.metrics |= {"neighbours_kept": last.neighbours_kept or 0.0, "spearman": last.spearman or 0.0}
+    _write_distances(job, config, draft)
+
+
+def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
+    """The files of the job, in a hidden folder that a later attempt finds again."""
+    work = draft.folder / WORK
+    if draft.anew:
+        shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(exist_ok=True)
+    rows, columns = _copy_vectors(vectors, work / "start.safetensors")
+    create_matrix(draft.folder / "code_vectors.safetensors", NAME, rows, columns)
+    return SeparationJob(
+        config=config.separation,
+        seed=config.seed,
+        device=config.execution.device,
+        vectors=str(work / "start.safetensors"),
+        result=str(draft.folder / "code_vectors.safetensors"),
+        checkpoints=str(work / "checkpoints"),
+    )
+
+
+def _copy_vectors(source: Path, target: Path) -> tuple[int, int]:
+    """Bring the vectors into a file that can be mapped, some at a time."""
+    table = pq.ParquetFile(source)
+    columns = table.schema_arrow.field("vector").type.list_size
+    start = create_matrix(target, VECTORS, table.metadata.num_rows, columns)
+    done = 0
+    for batch in table.iter_batches(columns=["vector"]):
+        start[done : done + len(batch)] = vectors_of(pa.Table.from_batches([batch]))
+        done += len(batch)
+    start.flush()
+    return table.metadata.num_rows, columns
+
+
+def _run(job: SeparationJob, config: RunConfig, work: Path) -> Iterator[SeparationStep]:
+    """Here, or in several processes under torchrun."""
+    processes = min(count_processes(config.execution), len(map_matrix(Path(job.vectors), VECTORS)))
+    if processes == 1:
+        return run_job(job)
+    path = work / "job.json"
+    path.write_text(job.model_dump_json())
+    told = run_module("gif_core.separation_worker", [str(path)], processes)
+    return (SeparationStep(**figures) for figures in told)
+
+
+def _write_distances(job: SeparationJob, config: RunConfig, draft: Draft) -> None:
+    """How far apart the vectors were and are: scores and histograms."""
+    before, after = map_matrix(Path(job.vectors), VECTORS), map_matrix(Path(job.result), NAME)
+    rows_B = sample(len(after), SCORED_ROWS, [config.seed, len(after)]).numpy()
+    device = pick_device(config.execution.device)
+    chosen = [torch.from_numpy(matrix[rows_B]).to(device) for matrix in (before, after)]
+    measured = [measure_distances(vectors) for vectors in chosen] if len(rows_B) > 1 else []
+    counts = [count for _, count in measured] or [np.zeros(len(bin_edges()), np.int64)] * 2
+    table = {"distance": bin_edges(), "before": counts[0], "after": counts[1]}
+    pq.write_table(pa.table(table), draft.folder / "distances.parquet")
+    draft.metrics["scored_vectors"] = len(rows_B)
+    for (score, _), ending in zip(measured, ("_before", ""), strict=False):
+        draft.metrics |= {f"{name}_distance{ending}": getattr(score, name) for name in ("min", "mean", "max")}

@@ -1,0 +1,31 @@
+"""Processes that end when nobody waits for them any more."""
+
+import os
+import time
+from threading import Thread
+from typing import Final
+
+STARTED_BY: Final = "GIF_STARTED_BY"
+"""Environment variable with the number of the process that waits for the result."""
+
+
+def end_with_parent(seconds: float = 0.5) -> None:
+    """End this process soon after its parent, or whoever `GIF_STARTED_BY` names, is gone, however that came about."""
+    awaited = [os.getppid(), int(os.environ.get(STARTED_BY, os.getppid()))]
+    Thread(target=_watch, args=(awaited, seconds), daemon=True, name="gif-parent").start()
+
+
+def _watch(awaited: list[int], seconds: float) -> None:
+    while os.getppid() == awaited[0] and all(map(_is_running, awaited)):
+        time.sleep(seconds)
+    os._exit(1)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
