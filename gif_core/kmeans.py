@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.floating]
 Integers = npt.NDArray[np.int64]
 Centroids = npt.NDArray[np.float32]
 
-BOUNDED_ROUNDS = 4
+BOUNDED_ROUNDS = 8
 """The last rounds of a bounded k-means, whose means are those of bounded clusters."""
 _GPU_WORK = 10**10
 

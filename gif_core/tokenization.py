@@ -3,7 +3,6 @@
 Shapes: N identities, D dimensions, L code length.
 """
 
-import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -215,12 +214,12 @@ def _number_small_nodes(codes_NL: Codes, nodes: list[Rows], level: int, most: in
         return 0
     rows_N = np.concatenate(small)
     codes_NL[rows_N, level:] = np.concatenate([np.arange(len(rows)) for rows in small])[:, None]
-    return len(rows_N) * (codes_NL.shape[1] - level)
+    return codes_NL[rows_N, level:].size
 
 
 def _ceil_root(number: int, degree: int) -> int:
     """The smallest integer v with v^degree >= number: a floating-point root, put right in integers."""
-    root: int = max(1, round(math.pow(number, 1 / degree)))
+    root: int = max(1, round(number ** (1 / degree)))
     while root**degree < number:
         root += 1
     while root > 1 and (root - 1) ** degree >= number:
