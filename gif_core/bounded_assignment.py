@@ -50,13 +50,14 @@ def _assign_seats(similarity_NK: Floats, capacity: int) -> Integers:
     return labels_N
 
 
-def refuse_not_finite(values: Floats, name: str) -> None:
-    """Raise `ValueError` that names the first row with a value that is not finite."""
-    if np.isfinite(values.sum(dtype=np.float64)):
-        return
+def refuse_not_finite(values: Floats, name: str, first_row: int = 0) -> None:
+    """Raise `ValueError` that names the first row with a value that is not finite; rows count from `first_row`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
     bad = ~np.isfinite(values).all(axis=1)
     if bad.any():
-        raise ValueError(f"the {name} of row {int(bad.argmax())} are not finite")
+        raise ValueError(f"the {name} of row {first_row + int(bad.argmax())} are not finite")
 
 
 def _settle_prices(similarity_KN: Floats, capacity: int) -> Floats:

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.floating]
 Integers = npt.NDArray[np.int64]
 Centroids = npt.NDArray[np.float32]
 
-BOUNDED_ROUNDS = 8
+BOUNDED_ROUNDS = 6
 """The last rounds of a bounded k-means, whose means are those of bounded clusters."""
 _GPU_WORK = 10**10
 
@@ -59,9 +59,12 @@ def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iter
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     rounds = min(BOUNDED_ROUNDS, iterations - 1)
     centroids_KD = spherical_kmeans(vectors_ND, num_clusters, iterations=iterations - rounds, seed=seed)
+    before_N = None
     for _ in range(rounds):
         labels_N = assign_bounded(vectors_ND @ centroids_KD.T, capacity=capacity)
-        centroids_KD = mean_directions(vectors_ND, labels_N, centroids_KD)
+        if before_N is not None and np.array_equal(labels_N, before_N):
+            break
+        centroids_KD, before_N = mean_directions(vectors_ND, labels_N, centroids_KD), labels_N
     return centroids_KD
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from gif_core.bounded_assignment import assign_bounded
+from gif_core.bounded_assignment import assign_bounded, refuse_not_finite
 from gif_core.kmeans import bounded_kmeans
 from schemas.tokenization import TokenizationConfig
 
@@ -171,18 +171,23 @@ class _Splitter:
         rng = np.random.default_rng([self.seed, level, int(rows[0])])
         capacity, most = self.shape.capacity(level + 1), self.points_per_centroid * self.shape.range
         sample = rows if len(rows) <= most else rows[np.sort(rng.choice(len(rows), most, replace=False))]
+        sample_ND = _take(self.vectors_ND, sample)
         centroids_KD = bounded_kmeans(
-            _take(self.vectors_ND, sample),
+            sample_ND,
             self.shape.range,
             capacity=-(-capacity * len(sample) // len(rows)),
             iterations=self.iterations,
             seed=int(rng.integers(2**31)),
         )
-        similarity_NK = np.empty((len(rows), self.shape.range), dtype=np.float32)
+        similarity_NK = sample_ND @ centroids_KD.T if sample is rows else self._compare(rows, centroids_KD)
+        return assign_bounded(similarity_NK, capacity=capacity)
+
+    def _compare(self, rows: Rows, centroids_KD: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        similarity_NK = np.empty((len(rows), len(centroids_KD)), dtype=np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             np.matmul(_take(self.vectors_ND, rows[block]), centroids_KD.T, out=similarity_NK[block])
-        return assign_bounded(similarity_NK, capacity=capacity)
+        return similarity_NK
 
 
 def _refuse_bad_vectors(vectors_ND: Vectors, shape: CodeShape) -> None:
@@ -192,9 +197,7 @@ def _refuse_bad_vectors(vectors_ND: Vectors, shape: CodeShape) -> None:
     if not 1 <= total <= shape.capacity(0):
         raise ValueError(f"{total} identities do not fit codes of length={shape.length} range={shape.range}")
     for start in range(0, total, _BLOCK):
-        finite_N = np.isfinite(vectors_ND[start : start + _BLOCK]).all(axis=1)
-        if not finite_N.all():
-            raise ValueError(f"the vector of identity {start + int(finite_N.argmin())} is not finite")
+        refuse_not_finite(vectors_ND[start : start + _BLOCK], "vectors", start)
 
 
 def _take(vectors_ND: Vectors, rows: Rows) -> npt.NDArray[np.float32]:

@@ -203,7 +203,7 @@ def test_degenerate_vectors_get_valid_codes(kind: str, count: int) -> None:
 def test_the_vector_that_is_not_finite_is_named_also_where_nothing_is_clustered() -> None:
     vectors = unit(5, 4)
     vectors[3, 2] = np.inf
-    with pytest.raises(ValueError, match="identity 3 is not finite"):
+    with pytest.raises(ValueError, match="vectors of row 3 are not finite"):
         codes_of(vectors, CodeShape(1, 5))
 
 
