@@ -1,7 +1,7 @@
 """Tokenizing with the capacity bound against the same hierarchy by plain, unbounded FAISS k-means.
 
 python benchmarks/tokenization.py [--identities 200000] [--dimensions 512]
-python benchmarks/tokenization.py --memory 1000000      # the peak memory of mapped vectors instead
+python benchmarks/tokenization.py --identities 1000000 --memory      # the peak memory of mapped vectors instead
 
 The reference splits every node by FAISS with the same rounds, the same rows to train on and as many nodes at once, and
 lets everybody have the nearest centroid. The objective is the cosine of identities to the mean direction of their
@@ -108,8 +108,8 @@ def measure_memory(given: argparse.Namespace) -> dict[str, float]:
     """Peak memory of a process that tokenizes and aligns vectors mapped from a file, against the vectors' size."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "vectors.npy")
-        mapped = np.lib.format.open_memmap(path, "w+", np.float32, (given.memory, given.dimensions))
-        for start in range(0, given.memory, 50_000):
+        mapped = np.lib.format.open_memmap(path, "w+", np.float32, (given.identities, given.dimensions))
+        for start in range(0, given.identities, 50_000):
             block = mapped[start : start + 50_000]
             block[:] = draw_vectors(len(block), given.dimensions, given.groups, given.spread, seed=start)
         size = mapped.nbytes / 2**30
@@ -119,7 +119,7 @@ def measure_memory(given: argparse.Namespace) -> dict[str, float]:
         ).stdout
     found: dict[str, float] = json.loads(printed.splitlines()[-1])
     limit = 1.5 * size + 1
-    print(f"{given.memory} identities: {found}; vectors {size:.2f} GiB, limit {limit:.2f} GiB")
+    print(f"{given.identities} identities: {found}; vectors {size:.2f} GiB, limit {limit:.2f} GiB")
     return found | {"vectors_gib": round(size, 2), "limit_gib": round(limit, 2)}
 
 
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=2000)
     parser.add_argument("--spread", type=float, default=1.5)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--memory", type=int, metavar="IDENTITIES", help="measure peak memory with as many instead")
+    parser.add_argument("--memory", action="store_true", help="measure peak memory instead")
     parser.add_argument("--mapped", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.mapped:
