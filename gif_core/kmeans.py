@@ -7,7 +7,8 @@ Shapes: N rows, K clusters, D dimensions.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import Lock
 
 import faiss
 import numpy as np
@@ -23,7 +24,8 @@ Centroids = npt.NDArray[np.float32]
 
 BOUNDED_ROUNDS = 6
 """The last rounds of a bounded k-means, whose means are those of bounded clusters."""
-_GPU_WORK = 10**10
+_GPU_WORK = 10**8
+_gpu_in_use = Lock()
 
 
 def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int) -> Centroids:
@@ -35,6 +37,7 @@ def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, 
     refuse_not_finite(vectors_ND, "vectors")
     if num_clusters == num_rows:
         return _unit(vectors_ND)
+    on_gpu = _worth_a_gpu(num_rows * num_clusters * dimension)
     kmeans = faiss.Kmeans(
         dimension,
         num_clusters,
@@ -43,9 +46,9 @@ def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, 
         seed=int(np.random.default_rng(seed).integers(2**31)),
         min_points_per_centroid=1,
         max_points_per_centroid=num_rows,
-        gpu=_worth_a_gpu(num_rows * num_clusters * dimension),
+        gpu=on_gpu,
     )
-    with _one_thread():
+    with _one_thread(), _gpu_in_use if on_gpu else nullcontext():
         kmeans.train(vectors_ND)
     return _unit(np.asarray(kmeans.centroids, dtype=np.float32))
 
