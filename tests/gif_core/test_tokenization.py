@@ -1,16 +1,22 @@
 """Claims about the shape of codes and how identities get them."""
 
-import faiss
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_limits
+from pydantic import ValidationError
 
-from gif_core import kmeans
-from gif_core.tokenization import Codes, CodeShape, check_codes, code_shape, tokenize
+from gif_core.code_means import mean_cosines, sum_by_prefix
+from gif_core.tokenization import Codes, CodeShape, check_codes, code_shape, draw_codes, tokenize
 from schemas.tokenization import TokenizationConfig
+
+PROJECT = Path(__file__).parents[2]
 
 
 def unit(count: int, dimension: int, seed: int = 0) -> npt.NDArray[np.float32]:
@@ -106,29 +112,48 @@ def test_identities_with_a_common_first_token_are_nearer_to_each_other() -> None
     assert cosine[same].mean() > cosine[~same].mean() + 0.3
 
 
-def test_same_seed_same_codes_whatever_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kmeans, "_THREADED_WORK", 0)
-    vectors, shape = unit(2000, 32), CodeShape(3, 13)
-    before = faiss.omp_get_max_threads()
-    found = []
-    try:
-        for threads in (1, 2):
-            faiss.omp_set_num_threads(threads)
-            with threadpool_limits(threads):
-                found.append(codes_of(vectors, shape, seed=7))
-    finally:
-        faiss.omp_set_num_threads(before)
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], codes_of(vectors, shape, seed=8))
+THREADS = """
+import hashlib, sys
+import numpy as np
+from gif_core.code_means import sum_by_prefix
+from gif_core.token_alignment import align_tokens
+from gif_core.tokenization import code_shape, tokenize
+from schemas.tokenization import TokenizationConfig
+rows = np.random.default_rng(0).normal(size=(6000, 96))
+vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+shape = code_shape(len(vectors), TokenizationConfig())
+*_, last = tokenize(
+    vectors, shape, iterations=8, seed=int(sys.argv[1]), points_per_centroid=200, workers=int(sys.argv[2])
+)
+*_, aligned = align_tokens(vectors, last.codes_NL, sum_by_prefix(vectors, last.codes_NL, shape), shape, seed=0)
+print(hashlib.sha256(last.codes_NL.tobytes() + aligned.codes_NL.tobytes()).hexdigest())
+"""
 
 
-def test_progress_rises_to_everybody_and_only_the_last_step_has_codes() -> None:
+def test_same_seed_same_codes_on_one_and_on_two_threads() -> None:
+    """Whole processes, so that every library below has the number of threads from its start."""
+
+    def digest(seed: int, threads: int) -> str:
+        variables = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        return subprocess.run(
+            [sys.executable, "-c", THREADS, str(seed), str(threads)],
+            env={**os.environ, **dict.fromkeys(variables, str(threads))},
+            cwd=PROJECT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    assert digest(7, 1) == digest(7, 2) != digest(8, 2)
+
+
+def test_progress_rises_to_all_tokens_and_only_the_last_step_has_codes() -> None:
     steps = list(tokenize(unit(500, 8), CodeShape(3, 8), iterations=3, seed=0))
     done = [step.done for step in steps]
     assert done == sorted(done)
     assert done[0] == 0
     assert len(set(done)) > 5
-    assert {step.total for step in steps} == {500} == {done[-1]}
+    assert {step.total for step in steps} == {1500} == {done[-1]}
     assert [step.codes_NL is not None for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
@@ -160,3 +185,67 @@ def test_too_many_or_no_or_not_finite_vectors_are_refused() -> None:
 def test_check_names_the_first_violation(codes: list[list[int]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_codes(np.array(codes), CodeShape(2, 2))
+
+
+@pytest.mark.parametrize("kind", ["equal", "pairs", "one far"])
+@pytest.mark.parametrize("count", [1, 2, 26, 27, 63, 64])
+def test_degenerate_vectors_get_valid_codes(kind: str, count: int) -> None:
+    """Also when the tree is full (m = v^l) or one short of it."""
+    vectors = np.repeat(unit(1, 6), count, axis=0)
+    if kind == "pairs":
+        vectors = np.repeat(unit(-(-count // 2), 6), 2, axis=0)[:count]
+    elif kind == "one far":
+        vectors[0] *= -1
+    shape = code_shape(count, TokenizationConfig(length=3))
+    check_codes(codes_of(vectors, shape), shape)
+
+
+def test_the_vector_that_is_not_finite_is_named_also_where_nothing_is_clustered() -> None:
+    vectors = unit(5, 4)
+    vectors[3, 2] = np.inf
+    with pytest.raises(ValueError, match="vectors of row 3 are not finite"):
+        codes_of(vectors, CodeShape(1, 5))
+
+
+def test_centroids_of_a_sample_serve_nearly_as_well_as_those_of_all() -> None:
+    vectors = unit(40, 24)[np.random.default_rng(1).integers(40, size=4000)] + 0.5 * unit(4000, 24, 2)
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    shape = CodeShape(2, 64)
+    cosines = []
+    for points in (10**6, 16):
+        *_, last = tokenize(vectors, shape, iterations=10, seed=0, points_per_centroid=points)
+        assert last.codes_NL is not None
+        check_codes(last.codes_NL, shape)
+        cosines.append(mean_cosines(sum_by_prefix(vectors, last.codes_NL, shape))[1])
+    assert cosines[1] / cosines[0] > 0.97
+
+
+def test_codes_of_mapped_vectors_are_those_of_vectors_in_memory(tmp_path: Path) -> None:
+    vectors = unit(700, 12)
+    np.save(tmp_path / "vectors.npy", vectors)
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    assert np.array_equal(codes_of(mapped, CodeShape(3, 9)), codes_of(vectors, CodeShape(3, 9)))
+
+
+def test_atomic_codes_are_valid_random_and_repeatable() -> None:
+    shape = code_shape(900, TokenizationConfig(mode="atomic", length=3))
+    codes = draw_codes(900, shape, seed=3)
+    check_codes(codes, shape)
+    assert codes.dtype == np.int32
+    assert np.array_equal(codes, draw_codes(900, shape, seed=3))
+    assert not np.array_equal(codes, draw_codes(900, shape, seed=4))
+    counts = np.bincount(codes[:, 0], minlength=shape.range)
+    assert counts.min() > 60
+
+
+def test_scalar_codes_are_the_identities_themselves() -> None:
+    shape = code_shape(900, TokenizationConfig(mode="scalar"))
+    assert shape == CodeShape(1, 900)
+    assert draw_codes(900, shape, seed=0)[:, 0].tolist() == list(range(900))
+    with pytest.raises(ValidationError, match="one token"):
+        TokenizationConfig(mode="scalar", length=3)
+
+
+def test_more_identities_than_codes_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="9 identities do not fit"):
+        draw_codes(9, CodeShape(3, 2), seed=0)
