@@ -10,13 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gif_core.code_index import Integers, pack_codes, unpack_codes
+from gif_core.node_sums import Floats, chunks, sum_rows
 from gif_core.tokenization import Codes, CodeShape, check_codes, code_shape
 from schemas.tokenization import TokenizationConfig
 
-Floats = npt.NDArray[np.floating]
-
-CHUNK_NUMBERS = 2**24
-"""Numbers of vectors that are copied at a time."""
 LATER = 4.0
 """Taken from the fit to a child that nobody is in: such children come after all others."""
 TINY = float(np.finfo(np.float32).tiny)
@@ -93,20 +90,7 @@ def _explain_full(shape: CodeShape, total: int, new: int) -> str:
 def _sum_level(packed_N: Integers, vectors_ND: Floats) -> Level:
     """The nodes that these prefixes make; the root when there is one prefix."""
     packed_P, node_N, size_P = np.unique(packed_N, return_inverse=True, return_counts=True)
-    return Level(packed_P, node_N, size_P, _sum_rows(vectors_ND, node_N, len(packed_P)))
-
-
-def _sum_rows(vectors_ND: Floats, key_N: npt.NDArray[np.integer], num_keys: int) -> Floats:
-    """The sum of the rows that have each key, without a copy of all rows."""
-    sum_KD: Floats = np.zeros((num_keys, vectors_ND.shape[1]), dtype=np.float32)
-    if not sum_KD.size:
-        return sum_KD
-    for chosen in _chunks(len(vectors_ND), vectors_ND.shape[1]):
-        order = np.argsort(key_N[chosen], kind="stable")
-        sorted_keys = key_N[chosen][order]
-        first = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
-        sum_KD[sorted_keys[first]] += np.add.reduceat(vectors_ND[chosen][order], first, axis=0)
-    return sum_KD
+    return Level(packed_P, node_N, size_P, sum_rows(vectors_ND, node_N, len(packed_P)))
 
 
 def _token_directions(nodes: Level, token_N: npt.NDArray[np.integer], vectors_ND: Floats, num_tokens: int) -> Floats:
@@ -114,7 +98,7 @@ def _token_directions(nodes: Level, token_N: npt.NDArray[np.integer], vectors_ND
     count_PK = np.bincount(nodes.node_N * num_tokens + token_N, minlength=len(nodes.size_P) * num_tokens)
     centre_PD = nodes.sum_PD / nodes.size_P[:, None]
     expected_KD = count_PK.reshape(-1, num_tokens).T.astype(np.float32) @ centre_PD
-    return _unit(_sum_rows(vectors_ND, token_N, num_tokens) - expected_KD)
+    return _unit(sum_rows(vectors_ND, token_N, num_tokens) - expected_KD)
 
 
 def _fit(vectors_MD: Floats, packed_M: Integers, nodes: Level, children: Level, direction_KD: Floats) -> Floats:
@@ -125,7 +109,7 @@ def _fit(vectors_MD: Floats, packed_M: Integers, nodes: Level, children: Level, 
     num_tokens, dimension = direction_KD.shape
     centre_PD, mean_CD = nodes.sum_PD / nodes.size_P[:, None], _unit(children.sum_PD)
     fit_MK: Floats = np.empty((len(vectors_MD), num_tokens), dtype=np.float32)
-    for chosen in _chunks(len(vectors_MD), num_tokens * dimension):
+    for chosen in chunks(len(vectors_MD), num_tokens * dimension):
         place_W, inhabited_W = nodes.find(packed_M[chosen])
         residual_WD = vectors_MD[chosen] - centre_PD[place_W] * inhabited_W[:, None]
         fit_MK[chosen] = residual_WD @ direction_KD.T - LATER
@@ -180,8 +164,3 @@ def _best_and_margin(fit_WK: Floats) -> tuple[Integers, Floats]:
 def _unit(vectors_ND: Floats) -> Floats:
     unit_ND: Floats = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), TINY)
     return unit_ND
-
-
-def _chunks(num_rows: int, numbers_per_row: int) -> list[slice]:
-    step = max(1, CHUNK_NUMBERS // numbers_per_row)
-    return [slice(start, start + step) for start in range(0, num_rows, step)]
