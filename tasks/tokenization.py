@@ -3,6 +3,7 @@
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Draft
+from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
 from gif_core.tokenization import code_shape, tokenize
 from schemas.run import RunConfig
@@ -20,5 +21,7 @@ def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     codes = last(track(steps, "tokenization", lambda step: (step.done, step.total))).codes_NL
     assert codes is not None
     write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
+    quality = code_quality(codes, shape, vectors, iterations=config.tokenization.iterations, seed=config.seed)
+    pq.write_table(quality, draft.folder / QUALITY_FILE)
     draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)
