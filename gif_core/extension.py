@@ -126,7 +126,8 @@ def _descend(fit_MK: Floats, packed_M: Integers, children: Level, capacity: int)
     packed_P, node_M = np.unique(packed_M, return_inverse=True)
     place_PK, used_PK = children.find(packed_P[:, None] * num_tokens + np.arange(num_tokens))
     seats_PK = capacity - np.where(used_PK, children.size_P[place_PK], 0)
-    return packed_M * num_tokens + _seat(fit_MK, node_M, seats_PK)
+    below_M: Integers = packed_M * num_tokens + _seat(fit_MK, node_M, seats_PK)
+    return below_M
 
 
 def _seat(fit_MK: Floats, node_M: Integers, seats_PK: Integers) -> Integers:

@@ -32,7 +32,8 @@ def read_vectors(path: Path) -> NDArray[np.float32]:
     norms_M1 = np.linalg.norm(vectors_MD, axis=1, keepdims=True)
     if not norms_M1.all():
         raise ValueError(f"row {int(norms_M1.argmin())} of {path} is a vector of zeros, which has no neighbours")
-    return (vectors_MD / norms_M1).astype(np.float32, copy=False)
+    unit_MD: NDArray[np.float32] = (vectors_MD / norms_M1).astype(np.float32, copy=False)
+    return unit_MD
 
 
 def read_new_people(path: Path) -> NewPeople:
