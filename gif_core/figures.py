@@ -75,12 +75,12 @@ def draw_trade_off(gap: NDArray[np.float64], kept: NDArray[np.float64], epochs: 
         y=kept,
         customdata=epochs,
         text=_label_epochs(position, kept, epochs),
-        textposition=[*["top right"] * (len(epochs) - 1), "bottom center" if kept[-1] > 0.15 else "top center"],
+        textposition=[*["top right"] * (len(epochs) - 1), "bottom left" if kept[-1] > 0.15 else "top center"],
         cliponaxis=False,
         mode="lines+markers+text",
         hovertemplate="epoch %{customdata:,}<br>gap %{x:.4f}<br>kept %{y:.2%}<extra></extra>",
     )
-    ring = {"symbol": "circle-open", "size": 17, "color": COLOURS[1], "line": {"width": 3}}
+    ring = {"symbol": "circle-open", "size": 14, "color": COLOURS[1], "line": {"width": 3}}
     figure.add_scatter(x=gap[-1:], y=kept[-1:], mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip")
     figure.update_xaxes(autorange="reversed")
     return figure.update_yaxes(range=[0, 1.15], tickformat=".0%", dtick=0.25)
@@ -138,7 +138,7 @@ def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacitie
         branchvalues="total",
         maxdepth=3,
         sort=False,
-        tiling={"orientation": "v", "pad": 1},
+        tiling={"orientation": "v", "pad": 0},
         pathbar={"thickness": 24, "textfont": {"color": "white"}},
         textfont={"color": "white"},
         marker={
@@ -146,7 +146,7 @@ def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacitie
             "colorscale": TREE_COLOURS,
             "cmin": 0,
             "cmax": 1,
-            "line": {"width": 0},
+            "line": {"width": 0.6, "color": "rgba(255,255,255,0.6)"},
         },
         hovertemplate="%{customdata[0]}: %{value:,} people<br>%{color:.0%} of %{customdata[1]:,} codes<extra></extra>",
     )

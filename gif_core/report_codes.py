@@ -70,13 +70,14 @@ def _show_quality(tokenization: Artifact) -> Shown | None:
 
 
 def _draw_tree(table: duckdb.DuckDBPyConnection) -> Any:
-    """The upper levels, as many as have at most `MOST_NODES` nodes; none for codes of one token."""
-    counts = table.execute("SELECT level, count(*) FROM nodes GROUP BY level ORDER BY level").fetchall()
-    shown = np.cumsum([count for _, count in counts]) <= MOST_NODES
-    if not shown[1:2].any():
+    """The upper levels, as many as have at most `MOST_NODES` nodes; nothing for codes of one token."""
+    tree = "SELECT level, prefix, size, capacity FROM nodes UNION ALL SELECT len(code), code, 1, 1 FROM codes"
+    counts = table.execute(f"SELECT count(*) FROM ({tree}) GROUP BY level ORDER BY level").fetchall()
+    shown = int((np.cumsum(counts) <= MOST_NODES).sum())
+    if len(counts) < 3 or shown < 2:
         return None
     nodes = table.execute(
-        "SELECT prefix, size, capacity FROM nodes WHERE level < ? ORDER BY level, prefix", [int(shown.sum())]
+        f"SELECT prefix, size, capacity FROM ({tree}) WHERE level < ? ORDER BY level, prefix", [shown]
     ).fetchall()
     return figures.draw_tree(*zip(*nodes, strict=True))
 

@@ -49,7 +49,9 @@
     const [x, y, size] = [place % columns, Math.floor(place / columns), canvas.width];
     canvas.getContext("2d").drawImage(sheet, x * size, y * size, size, size, 0, 0, size, size);
   }
+  let node = "all";
   function showNode(name) {
+    node = name;
     const inside = (figure) => name === "all" || `${figure.dataset.code}.`.startsWith(`${name}.`);
     const figures = [...document.querySelectorAll("#node-faces figure")];
     const found = figures.filter(inside);
@@ -61,7 +63,7 @@
     document.getElementById("node-count").textContent = shown.size ? "" : "are not among those in this page";
   }
   if (tree) {
-    sheet.decode().then(() => showNode("all"));
+    sheet.decode().then(() => showNode(node));
     tree.on("plotly_icicleclick", (event) => showNode(event.nextLevel || event.points[0].id));
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.code_index import unpack_codes
 from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
 from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
@@ -20,7 +22,7 @@ from gif_core.formatting import decimal, duration, percent, size, thousands
 from gif_core.ingestion import ingest
 from gif_core.metrics import MetricsWriter
 from gif_core.readers import open_reader
-from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _encode_sheet
+from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.reporting import SECTIONS, figure_json, write_report
 from gif_core.tokenization import CodeShape, code_shape
 from schemas.run import RunConfig
@@ -341,6 +343,18 @@ def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: 
     assert sorted(code for code, _ in shown) == sorted(".".join(map(str, code)) for code in codes)
     noise = np.random.default_rng(0).integers(0, 255, (MOST_FACES, FACE_SIZE, FACE_SIZE, 3)).astype(np.uint8)
     assert len(_encode_sheet(list(noise))) <= LARGEST_SHEET, "even faces that cannot be compressed"
+
+
+def test_a_tree_too_large_to_draw_is_cut_at_a_level(tmp_path: Path) -> None:
+    shape = CodeShape(4, 9)
+    codes = unpack_codes(np.random.default_rng(0).permutation(9**4)[:5000], shape)
+    ids = np.arange(5000)
+    people = pa.table({"identity_id": ids, "label": ids.astype(str), "num_samples": ids})
+    write_code_table(tmp_path, codes, shape, people)
+    with duckdb.connect(tmp_path / "codes.duckdb", read_only=True) as table:
+        tree = _draw_tree(table).data[0]
+    assert len(tree.ids) == 1 + 9 + 81 + 729
+    assert sum(size for parent, size in zip(tree.parents, tree.values, strict=True) if parent == "all") == 5000
 
 
 def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(tmp_path: Path) -> None:
