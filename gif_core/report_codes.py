@@ -111,8 +111,8 @@ def _choose_people(table: duckdb.DuckDBPyConnection, ids: list[int]) -> list[tup
 
 
 def _shrink(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    small: NDArray[np.uint8] = cv2.resize(image, (FACE_SIZE, FACE_SIZE), interpolation=cv2.INTER_AREA)
-    return small
+    small = cv2.resize(image, (FACE_SIZE, FACE_SIZE), interpolation=cv2.INTER_AREA)
+    return np.asarray(small, np.uint8)
 
 
 def _encode_sheet(thumbnails: list[NDArray[np.uint8]]) -> bytes:
