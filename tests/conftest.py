@@ -37,6 +37,13 @@ TINY = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes, the tests of one server run in one of them, and those of one file together."""
+    for item in items:
+        servers = [name for name in ("prefect_api", "s3_server") if name in getattr(item, "fixturenames", ())]
+        item.add_marker(pytest.mark.xdist_group(servers[0] if servers else str(item.path)))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

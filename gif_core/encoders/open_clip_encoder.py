@@ -26,7 +26,7 @@ from open_clip.factory import download_pretrained, resize_pos_embed, resize_text
 from open_clip.model import convert_to_custom_text_state_dict  # noqa: E402
 from open_clip.transform import PreprocessCfg, image_transform_v2  # noqa: E402
 
-__all__ = ["OpenClipEncoder", "build_model", "check_names", "open_clip"]
+__all__ = ["OpenClipEncoder", "build_model", "check_names", "open_clip", "quiet"]
 
 TINY_CLIP: Final = Path(__file__).with_name("tiny-clip.json")
 open_clip.add_model_config(TINY_CLIP)
@@ -68,7 +68,7 @@ class OpenClipEncoder(ImageEncoder):
 def build_model(config: EmbeddingConfig) -> Any:
     """The architecture with untrained weights, the same ones every time."""
     gelu = _pretrained_tag(config).get("quick_gelu", False)
-    with torch.random.fork_rng(devices=[]), _quiet():
+    with torch.random.fork_rng(devices=[]), quiet():
         torch.default_generator.manual_seed(0)
         model = open_clip.create_model(
             config.model,
@@ -104,7 +104,7 @@ def _find_weights(config: EmbeddingConfig) -> Path | None:
     if local is not None:
         return local
     try:
-        with _quiet():
+        with quiet():
             return Path(download_pretrained(_pretrained_tag(config)))
     except Exception as error:  # whatever the network did, the way out is the same
         raise WeightsError(_advice(config, error)) from error
@@ -134,7 +134,7 @@ def _preprocessing(wanted: Any) -> Preprocessing:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """open_clip logs through the root logger, and warns of untrained weights that are asked for by name."""
     root, level = logging.getLogger(), logging.getLogger().level
     root.setLevel(logging.CRITICAL)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from gif_core.encoders.open_clip_encoder import OpenClipEncoder, open_clip
+from gif_core.encoders.open_clip_encoder import OpenClipEncoder, open_clip, quiet
 from gif_core.synthetic import describe, draw_face, identity_attributes
 from gif_core.synthetic.captions import TEMPLATES, answers, caption, prompts, questions
 
@@ -82,7 +82,7 @@ class ZeroShot:
 
 def new_model(seed: int = 0) -> Any:
     """An untrained tiny-clip."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), quiet():
         torch.default_generator.manual_seed(seed)
         return open_clip.create_model("tiny-clip", load_weights=False)
 
@@ -98,7 +98,7 @@ def save_model(model: nn.Module, path: Path) -> None:
 
 def draw_examples(recipe: Recipe, model: Any) -> Iterator[NDArray[np.uint8]]:
     """One person after another, each as [samples, H, W, C], a little larger than the model's input."""
-    size = model.visual.image_size[0] + MARGIN
+    size = int(np.max(model.visual.image_size)) + MARGIN
     for person in range(recipe.people):
         faces = [draw_face(TRAINING_SEED, person, sample) for sample in range(recipe.samples)]
         yield np.stack([cv2.resize(face, (size, size), interpolation=cv2.INTER_AREA) for face in faces])

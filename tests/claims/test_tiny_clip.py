@@ -34,9 +34,8 @@ def test_zero_shot_attributes_of_unseen_people_are_clearly_above_chance(encoder:
     found = zero_shot(encoder, 400)
     assert set(found) == {"hair_colour", "beard", "glasses", "skin_tone"}
     for attribute, result in found.items():
-        assert result.recall > 1.4 * result.chance, attribute
-    for attribute in ("hair_colour", "glasses", "skin_tone"):
-        assert found[attribute].accuracy > found[attribute].commonest + 0.2, attribute
+        assert result.recall > result.chance + 0.35, attribute
+        assert result.accuracy > result.commonest + 0.2, attribute
 
 
 def test_identity_vectors_lie_in_a_cone(vectors: NDArray[np.float32]) -> None:
