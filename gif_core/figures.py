@@ -51,12 +51,13 @@ def draw_sample_counts(counts_N: NDArray[np.integer[Any]]) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero", tickformat=",d")
 
 
-def draw_separation(gap: Curve, kept: Curve) -> go.Figure:
-    """The gap to the uniform limit and the neighbourhood kept, over epochs."""
+def draw_separation(gap: Curve, kept: Mapping[str, Curve]) -> go.Figure:
+    """The gap to the uniform limit and measures of the structure kept, over epochs."""
     figure = _new_figure("Epoch", "Gap to the uniform limit")
     gap = thin(gap)
     figure.add_scatter(x=gap.x, y=gap.y, name="Gap (left)", mode="lines")
-    figure.add_scatter(x=kept.x, y=kept.y, name="Neighbours kept (right)", yaxis="y2", mode="lines+markers")
+    for name, curve in kept.items():
+        figure.add_scatter(x=curve.x, y=curve.y, name=f"{name} (right)", yaxis="y2", mode="lines+markers")
     right = {"overlaying": "y", "side": "right", "range": [0, 1.04], "tickformat": ".0%", "showgrid": False}
     figure.update_layout(yaxis2=right | {"tickmode": "linear", "dtick": 0.25, "automargin": True})
     figure.update_layout(yaxis_tickfont_color=COLOURS[0], yaxis2_tickfont_color=COLOURS[1])

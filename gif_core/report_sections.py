@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
@@ -80,9 +81,10 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
     """How far the code vectors were moved apart, and what that cost."""
     separation = inputs["separation"]
     curve = pq.read_table(separation.path("curve.parquet"))
-    epoch, gap = curve["epoch"].to_numpy(), curve["gap"].to_numpy()
-    kept = curve["neighbours_kept"].cast("float64").to_numpy()
-    measured = np.flatnonzero(~np.isnan(kept))
+    gap, kept = _measured(curve, "gap"), _measured(curve, "neighbours_kept")
+    ranks = _measured(curve, "spearman")
+    shown = {"Neighbours kept": kept} | ({"Rank correlation": ranks} if len(ranks.x) else {})
+    gap_there = gap.y[np.searchsorted(gap.x, kept.x)]
     return {
         "encoder": _describe_encoder(config),
         "metrics": separation.manifest.metrics,
@@ -90,10 +92,18 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
         "least_cohesive": pq.read_table(inputs["embedding"].path("least_cohesive.parquet"))[
             :LEAST_COHESIVE
         ].to_pylist(),
-        "curves": figures.draw_separation(Curve(epoch, gap), Curve(epoch[measured], kept[measured])),
-        "trade_off": figures.draw_trade_off(gap[measured], kept[measured], epoch[measured].tolist()),
+        "curves": figures.draw_separation(gap, shown),
+        "trade_off": figures.draw_trade_off(gap_there, kept.y, kept.x.tolist()),
         "distances": _draw_distances(separation),
     }
+
+
+def _measured(curve: pa.Table, name: str) -> Curve:
+    """A column over the epochs at which it was measured; empty when the table has no such column."""
+    if name not in curve.column_names:
+        return Curve(np.empty(0), np.empty(0))
+    there = curve.filter(pc.is_valid(curve[name]))
+    return Curve(there["epoch"].to_numpy(), there[name].cast("float64").to_numpy())
 
 
 def _draw_distances(separation: Artifact) -> Any:

@@ -150,6 +150,7 @@ def write_separation(run: SmallRun) -> None:
             "gap": gaps,
             "mean_cosine": gaps,
             "neighbours_kept": kept,
+            "spearman": kept,
         }
         pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
         counts = np.arange(200) % 7
@@ -371,6 +372,14 @@ def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(
     page = Page(run.report(tmp_path / "report.html"))
     assert not {"plot-distances", "plot-together", "plot-tree"} & set(page.ids)
     assert {"plot-trade-off", "plot-separation"} <= set(page.ids)
+
+
+def test_measures_of_structure_are_drawn_where_they_were_made(page: Page) -> None:
+    figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    traces = {trace["name"]: trace for figure in figures for trace in figure["data"] if "name" in trace}
+    assert count_points(traces["Gap (left)"]["x"]) == 7
+    assert count_points(traces["Neighbours kept (right)"]["x"]) == 5
+    assert count_points(traces["Rank correlation (right)"]["x"]) == 5
 
 
 @pytest.mark.parametrize(
