@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gif_core.kmeans import spherical_kmeans
-from gif_core.node_sums import Floats, chunks, sum_rows
+from gif_core.node_sums import Floats, chunks, sum_rows, unit_rows
 from gif_core.tokenization import Codes, CodeShape, Prefixes, walk_prefixes
 
 Integers = npt.NDArray[np.int64]
@@ -126,19 +126,31 @@ def chance_together(size_P: npt.NDArray[np.integer]) -> float | None:
 def _cost_of_bound(
     vectors_ND: Floats, parents: Prefixes, nodes: Prefixes, num_tokens: int, iterations: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """The objective of sampled parents' children, as they are and after k-means without the bound (Algorithm 1)."""
+    """The objective of sampled parents' children as they are, and that of k-means without the bound (Algorithm 1)."""
     split = np.flatnonzero(parents.size_P > num_tokens)
     bounded, unbounded, members = 0.0, 0.0, 0
     for node in split[_sample(len(split), SAMPLED_NODES, [seed, _NODES, parents.level])]:
         rows = np.flatnonzero(parents.node_N == node)
         rows = rows[_sample(len(rows), SAMPLED_MEMBERS, [seed, _MEMBERS, parents.level, int(node)])]
         some_XD = vectors_ND[rows]
-        centroids_KD = spherical_kmeans(some_XD, num_tokens, iterations=iterations, seed=seed)
         children, child_X = np.unique(nodes.node_N[rows], return_inverse=True)
         bounded += _objective(some_XD, child_X, len(children))
-        unbounded += _objective(some_XD, (some_XD @ centroids_KD.T).argmax(axis=1), num_tokens)
+        unbounded += _unbounded(some_XD, child_X, num_tokens, iterations, seed)
         members += len(rows)
     return (bounded / members, unbounded / members) if members else (None, None)
+
+
+def _unbounded(vectors_XD: Floats, child_X: Integers, num_tokens: int, iterations: int, seed: int) -> float:
+    """The best objective of k-means from a fresh start and of k-means that goes on from the children there are."""
+    fresh_KD: Floats = spherical_kmeans(vectors_XD, num_tokens, iterations=iterations, seed=seed)
+    fresh = _objective(vectors_XD, (vectors_XD @ fresh_KD.T).argmax(axis=1), num_tokens)
+    for _ in range(iterations):
+        means_KD = unit_rows(sum_rows(vectors_XD, child_X, num_tokens))
+        moved_X = (vectors_XD @ means_KD.T).argmax(axis=1)
+        if np.array_equal(moved_X, child_X):
+            break
+        child_X = moved_X
+    return max(fresh, _objective(vectors_XD, child_X, num_tokens))
 
 
 def _objective(vectors_ND: Floats, node_N: npt.NDArray[np.integer], num_nodes: int) -> float:

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gif_core.code_index import Integers, pack_codes, unpack_codes
-from gif_core.node_sums import Floats, chunks, sum_rows
+from gif_core.node_sums import Floats, chunks, sum_rows, unit_rows
 from gif_core.tokenization import Codes, CodeShape, check_codes, code_shape
 from schemas.tokenization import TokenizationConfig
 
 LATER = 4.0
 """Taken from the fit to a child that nobody is in: such children come after all others."""
-TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _token_directions(nodes: Level, token_N: npt.NDArray[np.integer], vectors_ND
     count_PK = np.bincount(nodes.node_N * num_tokens + token_N, minlength=len(nodes.size_P) * num_tokens)
     centre_PD = nodes.sum_PD / nodes.size_P[:, None]
     expected_KD = count_PK.reshape(-1, num_tokens).T.astype(np.float32) @ centre_PD
-    return _unit(sum_rows(vectors_ND, token_N, num_tokens) - expected_KD)
+    return unit_rows(sum_rows(vectors_ND, token_N, num_tokens) - expected_KD)
 
 
 def _fit(vectors_MD: Floats, packed_M: Integers, nodes: Level, children: Level, direction_KD: Floats) -> Floats:
@@ -107,7 +106,7 @@ def _fit(vectors_MD: Floats, packed_M: Integers, nodes: Level, children: Level, 
     It is the cosine to a child that has members. The others come later, by how well the residual fits the token.
     """
     num_tokens, dimension = direction_KD.shape
-    centre_PD, mean_CD = nodes.sum_PD / nodes.size_P[:, None], _unit(children.sum_PD)
+    centre_PD, mean_CD = nodes.sum_PD / nodes.size_P[:, None], unit_rows(children.sum_PD)
     fit_MK: Floats = np.empty((len(vectors_MD), num_tokens), dtype=np.float32)
     for chosen in chunks(len(vectors_MD), num_tokens * dimension):
         place_W, inhabited_W = nodes.find(packed_M[chosen])
@@ -160,8 +159,3 @@ def _best_and_margin(fit_WK: Floats) -> tuple[Integers, Floats]:
         return best_W, np.zeros(len(fit_WK))
     top_W2 = np.partition(fit_WK, -2, axis=1)[:, -2:]
     return best_W, top_W2[:, 1] - top_W2[:, 0]
-
-
-def _unit(vectors_ND: Floats) -> Floats:
-    unit_ND: Floats = vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), TINY)
-    return unit_ND

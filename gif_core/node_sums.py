@@ -29,3 +29,10 @@ def chunks(num_rows: int, numbers_per_row: int) -> list[slice]:
     """Slices that cover all rows, each of about `CHUNK_NUMBERS` numbers."""
     step = max(1, CHUNK_NUMBERS // numbers_per_row)
     return [slice(start, start + step) for start in range(0, num_rows, step)]
+
+
+def unit_rows(vectors_ND: Floats) -> Floats:
+    """The directions of the rows; a row of zeros stays one."""
+    norm_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: Floats = vectors_ND / np.maximum(norm_N1, np.finfo(np.float32).tiny)
+    return unit_ND

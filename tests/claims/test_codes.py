@@ -75,7 +75,8 @@ def test_added_identities_are_with_their_neighbours_as_if_all_were_tokenized_at_
         assert added > 0.9 * together
 
 
-def test_the_capacity_bound_costs_few_percent_of_the_objective_of_k_means(vectors: Vectors) -> None:
+def test_the_capacity_bound_costs_at_most_a_twentieth_of_the_objective_of_k_means(vectors: Vectors) -> None:
     quality = code_quality(make_codes(vectors), SHAPE, vectors)
     ratios = quality["bounded"].to_numpy() / quality["unbounded"].to_numpy()
-    assert (ratios > 0.97).all()
+    assert (ratios > 0.95).all()
+    assert (ratios <= 1).all()

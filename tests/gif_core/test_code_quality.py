@@ -47,8 +47,8 @@ def test_the_figures_of_a_level_are_what_a_plain_count_gives(codes: Codes, vecto
 def test_the_root_is_compared_with_k_means_without_the_bound(codes: Codes, vectors: Vectors) -> None:
     first, second = code_quality(codes, SHAPE, vectors).to_pylist()
     assert first["bounded"] == pytest.approx(first["objective"])
-    assert 0.97 < first["bounded"] / first["unbounded"] < 1.01
-    assert 0.9 < second["bounded"] / second["unbounded"] < 1.05
+    for row in (first, second):
+        assert 0.9 < row["bounded"] / row["unbounded"] <= 1
 
 
 def test_random_codes_have_neighbours_together_as_by_chance_and_cost_much(vectors: Vectors) -> None:
