@@ -102,7 +102,7 @@ def _choose_people(table: duckdb.DuckDBPyConnection, ids: list[int]) -> list[tup
     nodes = "code[:2]"
     each = f"least({FACES_OF_A_NODE}, greatest(1, {MOST_FACES} // (SELECT count(DISTINCT {nodes}) FROM here)))"
     return table.execute(
-        "WITH here AS (SELECT identity_id, label, code FROM codes WHERE list_contains(?, identity_id)), ranked AS"
+        "WITH here AS (SELECT identity_id, label, code FROM codes WHERE identity_id IN (SELECT unnest(?))), ranked AS"
         f" (SELECT *, row_number() OVER (PARTITION BY {nodes} ORDER BY identity_id) AS place FROM here)"
         f" FROM (FROM ranked WHERE place <= {each} ORDER BY place, code LIMIT {MOST_FACES})"
         " SELECT identity_id, label, code ORDER BY code",
