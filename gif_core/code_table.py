@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.tokenization import Codes, CodeShape, check_codes, walk_prefixes
+from gif_core.code_index import pack_codes, unpack_codes
+from gif_core.tokenization import Codes, CodeShape, check_codes
 
 FORMAT_VERSION = 1
 DUCKDB_FILE = "codes.duckdb"
@@ -21,11 +22,13 @@ PARQUET_FILE = "codes.parquet"
 def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table) -> None:
     """Write `codes`, `nodes` and `meta`, after checking that every code is valid and unique.
 
-    `identities` has identity_id (0 to N-1, in order), label and num_samples; row i has code i.
+    `identities` has identity_id (0 to N-1, in order), label and num_samples; row i has code i. `leaf` numbers the
+    codes in lexicographic order, from 0 to v^l - 1.
     """
     check_codes(codes_NL, shape)
     _check_identities(identities, len(codes_NL))
-    codes = _codes_table(codes_NL, identities)
+    packed_N = pack_codes(codes_NL, shape)
+    codes = _codes_table(codes_NL, packed_N, identities)
     meta = {
         "format_version": FORMAT_VERSION,
         "length": shape.length,
@@ -34,7 +37,7 @@ def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities
     }
     tables = {
         "codes": codes,
-        "nodes": _nodes_table(codes_NL, shape),
+        "nodes": _nodes_table(packed_N, shape),
         "meta": pa.table({"key": list(meta), "value": [str(value) for value in meta.values()]}),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,8 +72,11 @@ def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:
         connection.execute("CHECKPOINT")
 
 
-def _codes_table(codes_NL: Codes, identities: pa.Table) -> pa.Table:
-    """One row an identity: who it is, its code as a list, and the code's tokens as columns c1 to cl."""
+def _codes_table(codes_NL: Codes, packed_N: npt.NDArray[np.int64], identities: pa.Table) -> pa.Table:
+    """One row an identity: who it is, its code as a list, its tokens as columns c1 to cl, and the code's number.
+
+    Rows stay in the order of ids, and there is no primary key: both look-ups are then quick, and the file small.
+    """
     tokens = {f"c{place + 1}": pa.array(token_N, pa.int32()) for place, token_N in enumerate(codes_NL.T)}
     columns = {
         "identity_id": identities["identity_id"].cast(pa.int64()),
@@ -78,30 +84,36 @@ def _codes_table(codes_NL: Codes, identities: pa.Table) -> pa.Table:
         "num_samples": identities["num_samples"].cast(pa.int32()),
         "code": _as_lists(codes_NL),
     }
-    return pa.table(columns | tokens)
+    return pa.table(columns | tokens | {"leaf": pa.array(packed_N, pa.int64())})
 
 
-def _nodes_table(codes_NL: Codes, shape: CodeShape) -> pa.Table:
-    """One row a node of the code tree, level 0 (the root) to l-1; the root has no parent."""
+def _nodes_table(packed_N: npt.NDArray[np.int64], shape: CodeShape) -> pa.Table:
+    """One row a node of the code tree, level 0 (the root) to l-1, from the codes' numbers; the root has no parent."""
+    packed_N = np.sort(packed_N)
     levels = []
-    for prefixes in walk_prefixes(codes_NL, shape):
-        level, count = prefixes.level, len(prefixes.size_P)
-        if level == shape.length:
-            break
-        prefix_PL = codes_NL[prefixes.first_P, :level]
+    for level in range(shape.length):
+        prefix_P, size_P = _count_runs(packed_N // shape.capacity(level))
+        prefix_PL = unpack_codes(prefix_P, CodeShape(level, shape.range))
+        count = len(prefix_P)
         parents = _as_lists(prefix_PL[:, :-1]) if level else pa.nulls(count, pa.list_(pa.int32()))
         levels.append(
             pa.table(
                 {
                     "level": pa.array(np.full(count, level), pa.int32()),
                     "prefix": _as_lists(prefix_PL),
-                    "size": pa.array(prefixes.size_P, pa.int64()),
+                    "size": pa.array(size_P, pa.int64()),
                     "capacity": pa.array(np.full(count, shape.capacity(level)), pa.int64()),
                     "parent": parents,
                 }
             )
         )
     return pa.concat_tables(levels)
+
+
+def _count_runs(sorted_N: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct values of a sorted array and how often each occurs."""
+    first_P = np.flatnonzero(np.diff(sorted_N, prepend=-1))
+    return sorted_N[first_P], np.diff(first_P, append=len(sorted_N))
 
 
 def _as_lists(tokens_NL: npt.NDArray[np.integer]) -> pa.ListArray:

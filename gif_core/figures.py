@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 MOST_POINTS: Final = 500
 COLOURS: Final = ("#3b82f6", "#e8862e", "#22a06b", "#a06ee1", "#e5534b", "#14a3b8", "#b58900")
 GREY: Final = "#8a94a6"
+ROOT: Final = "all"
+TREE_COLOURS: Final = ((0.0, "#6b88c9"), (1.0, "#1b3fae"))
+"""From an empty node to a full one; white text can be read on both."""
 WITHOUT_LEGEND: Final = 14
 """Space above a figure that has no legend, in pixels."""
 
@@ -48,12 +51,13 @@ def draw_sample_counts(counts_N: NDArray[np.integer[Any]]) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero", tickformat=",d")
 
 
-def draw_separation(gap: Curve, kept: Curve) -> go.Figure:
-    """The gap to the uniform limit and the neighbourhood kept, over epochs."""
+def draw_separation(gap: Curve, kept: Mapping[str, Curve]) -> go.Figure:
+    """The gap to the uniform limit and measures of the structure kept, over epochs."""
     figure = _new_figure("Epoch", "Gap to the uniform limit")
     gap = thin(gap)
     figure.add_scatter(x=gap.x, y=gap.y, name="Gap (left)", mode="lines")
-    figure.add_scatter(x=kept.x, y=kept.y, name="Neighbours kept (right)", yaxis="y2", mode="lines+markers")
+    for name, curve in kept.items():
+        figure.add_scatter(x=curve.x, y=curve.y, name=f"{name} (right)", yaxis="y2", mode="lines+markers")
     right = {"overlaying": "y", "side": "right", "range": [0, 1.04], "tickformat": ".0%", "showgrid": False}
     figure.update_layout(yaxis2=right | {"tickmode": "linear", "dtick": 0.25, "automargin": True})
     figure.update_layout(yaxis_tickfont_color=COLOURS[0], yaxis2_tickfont_color=COLOURS[1])
@@ -63,21 +67,96 @@ def draw_separation(gap: Curve, kept: Curve) -> go.Figure:
 def draw_trade_off(gap: NDArray[np.float64], kept: NDArray[np.float64], epochs: Sequence[int]) -> go.Figure:
     """What closing the gap costs: the neighbourhood kept against the gap, a point for each measured epoch."""
     figure = _new_figure("Gap to the uniform limit", "Neighbours kept")
-    figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND, margin_r=36)
+    figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND, margin_r=40)
+    if (gap > 0).all():
+        figure.update_xaxes(type="log", tickvals=_log_ticks(gap.min(), gap.max()), tickformat="~g")
+    position = np.log10(gap) if (gap > 0).all() else gap
     figure.add_scatter(
         x=gap,
         y=kept,
         customdata=epochs,
-        text=["start", *[""] * (len(epochs) - 2), f"epoch {epochs[-1]:,}"][: len(epochs)],
-        textposition=["top right", *["top center"] * (len(epochs) - 1)],
+        text=_label_epochs(position, kept, epochs),
+        textposition=[*["top right"] * (len(epochs) - 1), "bottom left" if kept[-1] > 0.15 else "top center"],
         cliponaxis=False,
         mode="lines+markers+text",
         hovertemplate="epoch %{customdata:,}<br>gap %{x:.4f}<br>kept %{y:.2%}<extra></extra>",
     )
-    if (gap > 0).all():
-        figure.update_xaxes(type="log", tickvals=_log_ticks(gap.min(), gap.max()), tickformat="~g")
+    ring = {"symbol": "circle-open", "size": 14, "color": COLOURS[1], "line": {"width": 3}}
+    figure.add_scatter(x=gap[-1:], y=kept[-1:], mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip")
     figure.update_xaxes(autorange="reversed")
     return figure.update_yaxes(range=[0, 1.15], tickformat=".0%", dtick=0.25)
+
+
+def draw_distances(edges: NDArray[np.float64], before: NDArray[np.float64], after: NDArray[np.float64]) -> go.Figure:
+    """Pairwise cosine distances before and after separation: the share of all pairs in each bin."""
+    figure = _new_figure("Cosine distance of two identities", "Share of all pairs")
+    width = float(edges[1] - edges[0])
+    taken = np.flatnonzero(before + after)
+    shown = slice(max(0, taken[0] - 1), taken[-1] + 2)
+    for name, counts, colour in (("Before", before, COLOURS[1]), ("After", after, COLOURS[0])):
+        figure.add_scatter(
+            x=edges[shown] + width / 2,
+            y=counts[shown] / max(1, counts.sum()),
+            name=name,
+            mode="lines",
+            line={"shape": "hvh", "color": colour, "width": 1.5},
+            fill="tozeroy",
+            hovertemplate="distance %{x:.2f}<br>%{y:.2%} of the pairs<extra></extra>",
+        )
+    figure.update_xaxes(nticks=8)
+    return figure.update_yaxes(tickformat=".1~%", rangemode="tozero")
+
+
+def draw_together(levels: Sequence[int], together: Sequence[float], by_chance: Sequence[float]) -> go.Figure:
+    """How often near neighbours share the first tokens of their codes, against codes dealt out at random."""
+    figure = _new_figure("Tokens in common, from the first", "Neighbours that have them")
+    names = [f"{level} token{'s' if level > 1 else ''}" for level in levels]
+    bars = (("These codes", together, COLOURS[0]), ("By chance", by_chance, GREY))
+    for name, shares, colour in bars:
+        figure.add_bar(
+            x=names,
+            y=shares,
+            name=name,
+            marker_color=colour,
+            text=[f"{share:.1%}" if share >= 0.001 else f"{share:.1g}" for share in shares],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{x}: %{y:.3%}<extra></extra>",
+        )
+    return figure.update_yaxes(tickformat=".0%", rangemode="tozero")
+
+
+def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacities: Sequence[int]) -> go.Figure:
+    """The code tree as an icicle that a click opens further; the first node is the root."""
+    ids = [name_node(prefix) for prefix in prefixes]
+    figure = _new_figure("", "")
+    figure.add_icicle(
+        ids=ids,
+        labels=["Everybody", *(str(prefix[-1]) for prefix in prefixes[1:])],
+        parents=["", *(name_node(prefix[:-1]) for prefix in prefixes[1:])],
+        values=sizes,
+        customdata=[[name or "everybody", capacity] for name, capacity in zip(ids, capacities, strict=True)],
+        branchvalues="total",
+        maxdepth=3,
+        sort=False,
+        tiling={"orientation": "v", "pad": 0},
+        pathbar={"thickness": 24, "textfont": {"color": "white"}},
+        textfont={"color": "white"},
+        marker={
+            "colors": [size / capacity for size, capacity in zip(sizes, capacities, strict=True)],
+            "colorscale": TREE_COLOURS,
+            "cmin": 0,
+            "cmax": 1,
+            "line": {"width": 0.6, "color": "rgba(255,255,255,0.6)"},
+        },
+        hovertemplate="%{customdata[0]}: %{value:,} people<br>%{color:.0%} of %{customdata[1]:,} codes<extra></extra>",
+    )
+    return figure.update_layout(margin={"l": 0, "r": 0, "t": 30, "b": 0}, uniformtext={"minsize": 10, "mode": "hide"})
+
+
+def name_node(prefix: Sequence[int]) -> str:
+    """A node as people write it, 3.17; the root is `all`."""
+    return ".".join(map(str, prefix)) or ROOT
 
 
 def draw_fill(shares_LB: Mapping[int, NDArray[np.float64]]) -> go.Figure:
@@ -115,6 +194,18 @@ def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
     kernel = np.ones(min(window, len(values)))
     total = np.convolve(values, kernel, mode="same")
     return np.asarray(total / np.convolve(np.ones(len(values)), kernel, mode="same"), np.float64)
+
+
+def _label_epochs(x: NDArray[np.float64], y: NDArray[np.float64], epochs: Sequence[int]) -> list[str]:
+    """Words beside the points of a curve, left away where they would lie on those before."""
+    labels, shown = [""] * len(epochs), [len(epochs) - 1]
+    labels[-1] = f"epoch {epochs[-1]:,}" if epochs[-1] else "start"
+    width = max(float(np.ptp(x)), 1e-9)
+    for place in range(len(epochs) - 1):
+        if all(abs(x[place] - x[other]) / width > 0.12 or abs(y[place] - y[other]) > 0.08 for other in shown):
+            labels[place] = f"epoch {epochs[place]:,}" if epochs[place] else "start"
+            shown.append(place)
+    return labels
 
 
 def _log_ticks(smallest: float, largest: float) -> list[float]:

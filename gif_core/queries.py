@@ -20,6 +20,7 @@ PARQUET_TABLES: Final[Tables] = {
     "quarantine": ("ingestion", "quarantine.parquet"),
     "vectors": ("embedding", "vectors.parquet"),
     "least_cohesive": ("embedding", "least_cohesive.parquet"),
+    "code_quality": ("tokenization", "quality.parquet"),
 }
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
@@ -38,7 +39,7 @@ def open_database(store: ArtifactStore, run: str | None = None) -> duckdb.DuckDB
         for name in CODE_TABLES:
             connection.execute(f"CREATE VIEW {name} AS FROM code_table.{name}")
     for name, (stage, file) in PARQUET_TABLES.items():
-        if stage in artifacts:
+        if stage in artifacts and file in artifacts[stage].names():
             connection.register(name, ds.dataset(artifacts[stage].path(file)))
     measured = [artifacts[name] for name in artifacts if name in {"training", "evaluation"}]
     if measured:

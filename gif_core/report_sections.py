@@ -2,12 +2,12 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
@@ -26,9 +26,7 @@ Shown = dict[str, Any]
 
 PEOPLE_SHOWN: Final = 6
 FACES_SHOWN: Final = 8
-CODES_SHOWN: Final = 8
 LEAST_COHESIVE: Final = 5
-FILL_BINS: Final = 20
 
 
 def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
@@ -83,9 +81,10 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
     """How far the code vectors were moved apart, and what that cost."""
     separation = inputs["separation"]
     curve = pq.read_table(separation.path("curve.parquet"))
-    epoch, gap = curve["epoch"].to_numpy(), curve["gap"].to_numpy()
-    kept = curve["neighbours_kept"].cast("float64").to_numpy()
-    measured = np.flatnonzero(~np.isnan(kept))
+    gap, kept = _measured(curve, "gap"), _measured(curve, "neighbours_kept")
+    ranks = _measured(curve, "spearman")
+    shown = {"Neighbours kept": kept} | ({"Rank correlation": ranks} if len(ranks.x) else {})
+    gap_there = gap.y[np.searchsorted(gap.x, kept.x)]
     return {
         "encoder": _describe_encoder(config),
         "metrics": separation.manifest.metrics,
@@ -93,31 +92,27 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
         "least_cohesive": pq.read_table(inputs["embedding"].path("least_cohesive.parquet"))[
             :LEAST_COHESIVE
         ].to_pylist(),
-        "curves": figures.draw_separation(Curve(epoch, gap), Curve(epoch[measured], kept[measured])),
-        "trade_off": figures.draw_trade_off(gap[measured], kept[measured], epoch[measured].tolist()),
+        "curves": figures.draw_separation(gap, shown),
+        "trade_off": figures.draw_trade_off(gap_there, kept.y, kept.x.tolist()),
+        "distances": _draw_distances(separation),
     }
 
 
-def show_codes(config: RunConfig, inputs: Inputs) -> Shown:
-    """The shape of the code tree and some codes."""
-    tokenization = inputs["tokenization"]
-    with duckdb.connect(tokenization.path("codes.duckdb"), read_only=True) as table:
-        levels = table.sql(
-            "SELECT level, count(*) AS clusters, any_value(capacity) AS capacity, min(size) AS smallest,"
-            " median(size) AS median, max(size) AS largest, sum(size) / sum(capacity) AS fill"
-            " FROM nodes GROUP BY level ORDER BY level"
-        )
-        sample = table.sql(
-            "SELECT identity_id, label, num_samples, code FROM codes"
-            f" WHERE identity_id % greatest(1, (SELECT count(*) // {CODES_SHOWN} FROM codes)) = 0"
-            f" ORDER BY identity_id LIMIT {CODES_SHOWN}"
-        )
-        return {
-            "shape": tokenization.manifest.metrics,
-            "levels": levels.to_arrow_table().to_pylist(),
-            "sample": sample.to_arrow_table().to_pylist(),
-            "fill": _draw_fill(table),
-        }
+def _measured(curve: pa.Table, name: str) -> Curve:
+    """A column over the epochs at which it was measured; empty when the table has no such column."""
+    if name not in curve.column_names:
+        return Curve(np.empty(0), np.empty(0))
+    there = curve.filter(pc.is_valid(curve[name]))
+    return Curve(there["epoch"].to_numpy(), there[name].cast("float64").to_numpy())
+
+
+def _draw_distances(separation: Artifact) -> Any:
+    """Nothing when the artifact has no histogram, or nobody has a pair."""
+    if "distances.parquet" not in separation.names():
+        return None
+    table = pq.read_table(separation.path("distances.parquet"))
+    edges, before, after = (table[name].cast("float64").to_numpy() for name in ("distance", "before", "after"))
+    return figures.draw_distances(edges, before, after) if (before + after).any() else None
 
 
 def show_training(config: RunConfig, inputs: Inputs) -> Shown:
@@ -186,18 +181,3 @@ def _show_strip(faces: Faces, person: int, label: str, count: int) -> Shown:
     image = base64.b64encode(contact_sheet(faces, [person], FACES_SHOWN)).decode()
     width = min(int(np.sum(faces.labels_N == person)), FACES_SHOWN) / FACES_SHOWN
     return {"label": label, "count": count, "image": f"data:image/jpeg;base64,{image}", "width": width}
-
-
-def _draw_fill(table: duckdb.DuckDBPyConnection) -> Any:
-    """Nodes are counted in the database: there may be millions."""
-    shares: dict[int, np.ndarray] = {}
-    for level, filled, count in _count_fill(table):
-        shares.setdefault(level, np.zeros(FILL_BINS))[filled] = count
-    return figures.draw_fill({level: counts / counts.sum() for level, counts in shares.items()})
-
-
-def _count_fill(table: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, int, int]]:
-    filled = f"least({FILL_BINS - 1}, {FILL_BINS} * size // capacity)"
-    yield from table.execute(
-        f"SELECT level, {filled} AS filled, count(*) FROM nodes WHERE level > 0 GROUP BY ALL ORDER BY ALL"
-    ).fetchall()

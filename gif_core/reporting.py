@@ -11,7 +11,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from gif_core import formatting, report_sections
+from gif_core import formatting, report_codes, report_sections
 from gif_core.artifacts import Artifact
 from gif_core.report_sections import Inputs, Shown
 from schemas.run import RunConfig
@@ -22,7 +22,7 @@ SECTIONS: Final[Mapping[str, Callable[[RunConfig, Inputs], Shown]]] = {
     "scores": report_sections.show_scores,
     "faces": report_sections.show_faces,
     "vectors": report_sections.show_vectors,
-    "codes": report_sections.show_codes,
+    "codes": report_codes.show_codes,
     "training": report_sections.show_training,
     "artifacts": report_sections.show_artifacts,
     "reproduce": report_sections.show_reproduce,

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Draft
 from gif_core.code_means import mean_cosines, sum_by_prefix
+from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
 from gif_core.token_alignment import align_tokens
 from gif_core.tokenization import Codes, CodeShape, Vectors, code_shape, draw_codes, tokenize
@@ -23,6 +24,8 @@ def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     else:
         codes = draw_codes(len(vectors), shape, seed=config.seed)
     write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
+    quality = code_quality(codes, shape, vectors, iterations=config.tokenization.iterations, seed=config.seed)
+    pq.write_table(quality, draft.folder / QUALITY_FILE)
     draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)
 

@@ -38,6 +38,34 @@
     Plotly.newPlot(plot, figure.data, { ...figure.layout, dragmode: mouse ? "zoom" : false }, options);
   }
   repaint();
+
+  // The faces beside the code tree: those of the node that was clicked, spread evenly over all there are.
+  const MOST_FACES = 24;
+  const tree = document.getElementById("plot-tree");
+  const sheet = document.getElementById("node-sheet");
+  function drawFace(figure) {
+    const canvas = figure.querySelector("canvas");
+    const [place, columns] = [Number(figure.dataset.place), Number(sheet.dataset.columns)];
+    const [x, y, size] = [place % columns, Math.floor(place / columns), canvas.width];
+    canvas.getContext("2d").drawImage(sheet, x * size, y * size, size, size, 0, 0, size, size);
+  }
+  let node = "all";
+  function showNode(name) {
+    node = name;
+    const inside = (figure) => name === "all" || `${figure.dataset.code}.`.startsWith(`${name}.`);
+    const figures = [...document.querySelectorAll("#node-faces figure")];
+    const found = figures.filter(inside);
+    const step = Math.max(1, found.length / MOST_FACES);
+    const shown = new Set(found.filter((_, place) => Math.floor(place / step) !== Math.floor((place - 1) / step)));
+    for (const figure of figures) figure.hidden = !shown.has(figure);
+    shown.forEach(drawFace);
+    document.getElementById("node-name").textContent = name === "all" ? "everybody" : `node ${name}`;
+    document.getElementById("node-count").textContent = shown.size ? "" : "are not among those in this page";
+  }
+  if (tree) {
+    sheet.decode().then(() => showNode(node));
+    tree.on("plotly_icicleclick", (event) => showNode(event.nextLevel || event.points[0].id));
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   addEventListener("beforeprint", () => usePaper(true));
   addEventListener("afterprint", () => usePaper(false));

@@ -38,7 +38,10 @@ def query(folder: Path, text: str) -> list[tuple[object, ...]]:
 
 def test_codes_have_one_row_an_identity_in_order(written: Path) -> None:
     rows = query(written, "SELECT * FROM codes")
-    assert rows == [(row, f"person {row}", row + 10, code.tolist(), *code.tolist()) for row, code in enumerate(CODES)]
+    leaves = [0, 54, 1, 8, 52]
+    assert rows == [
+        (row, f"person {row}", row + 10, code.tolist(), *code.tolist(), leaves[row]) for row, code in enumerate(CODES)
+    ]
 
 
 def test_columns_have_the_promised_types(written: Path) -> None:
@@ -51,6 +54,7 @@ def test_columns_have_the_promised_types(written: Path) -> None:
         ("codes", "c1"): "INTEGER",
         ("codes", "c2"): "INTEGER",
         ("codes", "c3"): "INTEGER",
+        ("codes", "leaf"): "BIGINT",
         ("nodes", "level"): "INTEGER",
         ("nodes", "prefix"): "INTEGER[]",
         ("nodes", "size"): "BIGINT",
@@ -102,7 +106,7 @@ def test_a_table_of_many_identities_comes_back(tmp_path: Path) -> None:
 
 def test_parquet_holds_the_same_codes(written: Path) -> None:
     table = pq.read_table(written / "codes.parquet")
-    names = ["identity_id", "label", "num_samples", "code", "c1", "c2", "c3"]
+    names = ["identity_id", "label", "num_samples", "code", "c1", "c2", "c3", "leaf"]
     assert table.column_names == names
     assert [tuple(row.values()) for row in table.to_pylist()] == query(written, "SELECT * FROM codes")
 

@@ -7,8 +7,8 @@ import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
-from gif_core.embedding import EmbeddingStep, identity_vectors
 from gif_core.metrics import MetricsWriter
 from gif_core.queries import QueryError, open_database, query
 from gif_core.tokenization import CodeShape
@@ -24,10 +24,14 @@ def fill(stage: StageName, folder: Path) -> None:
         for name in ("identities", "held_out", "quarantine"):
             pq.write_table(PEOPLE, folder / f"{name}.parquet")
     elif stage == "embedding":
-        step = EmbeddingStep(15, 15, np.eye(3) * [[4], [5], [6]], np.array([4, 5, 6]))
-        pq.write_table(identity_vectors(step), folder / "vectors.parquet")
+        vectors = pa.array(np.eye(3).tolist(), pa.list_(pa.float32(), 3))
+        table = PEOPLE.select(["identity_id", "num_samples"]).append_column("vector", vectors)
+        for name in ("vectors", "least_cohesive"):
+            pq.write_table(table, folder / f"{name}.parquet")
     elif stage == "tokenization":
-        write_code_table(folder, np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2), PEOPLE)
+        codes, shape = np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2)
+        write_code_table(folder, codes, shape, PEOPLE)
+        pq.write_table(code_quality(codes, shape, np.eye(3, dtype=np.float32)), folder / QUALITY_FILE)
     elif stage in {"training", "evaluation"}:
         with MetricsWriter(folder / "metrics.parquet", stage) as writer:
             writer.add(1, {"loss": 2.5})
@@ -74,6 +78,7 @@ def store(tmp_path: Path) -> ArtifactStore:
             [{"stage": s, "value": 2.5} for s in ("evaluation", "training")],
         ),
         ("SELECT count(*) AS n FROM artifacts", [{"n": 6}]),
+        ("SELECT level, nodes, largest FROM code_quality", [{"level": 1, "nodes": 2, "largest": 2}]),
         ("SELECT count(*) AS n FROM quarantine", [{"n": 3}]),
     ],
 )
@@ -109,6 +114,21 @@ def test_nothing_can_be_written_and_no_other_file_read(
         query(database, text)
     assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_codes_of_a_store_without_a_table_of_quality_answer_all_the_same(store: ArtifactStore) -> None:
+    with store.draft(store.ref("tokenization", "9" * 64), {}, {}) as draft:
+        write_code_table(draft.folder, np.array([[0], [1], [2]], np.int32), CodeShape(1, 3), PEOPLE)
+        ref = store.publish(draft)
+    save_run(
+        store,
+        begin_run(store, load_config("demo")),
+        stages={"tokenization": StageRecord(key=ref.key, action="computed", seconds=1)},
+    )
+    database = open_database(store)
+    assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    with pytest.raises(QueryError, match="code_quality does not exist"):
+        query(database, "FROM code_quality")
 
 
 def test_a_wrong_query_gets_duckdbs_own_words(store: ArtifactStore) -> None:

@@ -1,10 +1,12 @@
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,20 +14,24 @@ import pytest
 import yaml
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.code_index import unpack_codes
+from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
-from gif_core.figures import Curve, draw_curves, draw_trade_off, smooth, thin
+from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
 from gif_core.formatting import decimal, duration, percent, size, thousands
 from gif_core.ingestion import ingest
 from gif_core.metrics import MetricsWriter
 from gif_core.readers import open_reader
+from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.reporting import SECTIONS, figure_json, write_report
-from gif_core.tokenization import code_shape
+from gif_core.tokenization import CodeShape, code_shape
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
 HOSTILE = "<script>alert(1)</script>"
 LOADING = {"src", "href", "data", "action", "poster", "srcset"}
 STEPS = 1200
+ONE_TOKEN = CodeShape(1, 20)
 
 
 class Page(HTMLParser):
@@ -144,8 +150,12 @@ def write_separation(run: SmallRun) -> None:
             "gap": gaps,
             "mean_cosine": gaps,
             "neighbours_kept": kept,
+            "spearman": kept,
         }
         pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
+        counts = np.arange(200) % 7
+        distances = {"distance": np.arange(200) / 100, "before": counts, "after": counts[::-1]}
+        pq.write_table(pa.table(distances), draft.folder / "distances.parquet")
         before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
         after = {"min_distance": 0.71, "mean_distance": 1.05, "max_distance": 1.3}
         draft.metrics |= before | after | {"gap": 0.05, "epochs": 6, "neighbours_kept": 0.6}
@@ -157,6 +167,9 @@ def write_codes(run: SmallRun) -> None:
     codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
     with run.publish("tokenization") as draft:
         write_code_table(draft.folder, codes, shape, people)
+        vectors = np.eye(len(people), 16, dtype=np.float32) + 0.1
+        quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        pq.write_table(quality, draft.folder / QUALITY_FILE)
         draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
         draft.metrics["occupancy"] = len(people) / shape.capacity(0)
 
@@ -271,8 +284,8 @@ def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Sm
 
 def test_figures_have_at_most_500_points(page: Page) -> None:
     figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
-    assert len(figures) == 9
-    lengths = [count_points(trace["x"]) for figure in figures for trace in figure["data"]]
+    assert len(figures) == 12
+    lengths = [count_points(trace["x"]) for figure in figures for trace in figure["data"] if "x" in trace]
     assert max(lengths) == 500
 
 
@@ -295,6 +308,78 @@ def test_trade_off_is_drawn_when_the_gap_is_negative() -> None:
 def test_trade_off_of_vectors_that_never_moved_has_one_point() -> None:
     figure = draw_trade_off(np.array([0.005]), np.array([1.0]), [0])
     assert figure.data[0].text == ("start",)
+
+
+def test_trade_off_labels_epochs_and_marks_where_it_stopped() -> None:
+    figure = draw_trade_off(np.array([1.0, 0.1, 0.09, 0.01]), np.array([1.0, 0.5, 0.5, 0.2]), [0, 8, 9, 40])
+    assert figure.data[0].text == ("start", "epoch 8", "", "epoch 40"), "labels that would overlap are left away"
+    assert (figure.data[1].x.tolist(), figure.data[1].y.tolist()) == ([0.01], [0.2])
+
+
+def test_distances_are_shares_of_all_pairs_and_empty_ends_are_cut() -> None:
+    before, after = np.zeros(200), np.zeros(200)
+    before[10:20], after[100] = 3, 30
+    figure = draw_distances(np.arange(200) / 100, before, after)
+    assert [trace.y.sum() for trace in figure.data] == pytest.approx([1, 1])
+    assert (figure.data[0].x[0], figure.data[0].x[-1]) == pytest.approx((0.095, 1.015))
+
+
+def test_tree_has_a_box_for_each_node_below_that_of_its_prefix() -> None:
+    tree = draw_tree([[], [0], [3], [3, 1]], [5, 3, 2, 2], [64, 16, 16, 4]).data[0]
+    assert tree.ids == ("all", "0", "3", "3.1")
+    assert tree.parents == ("", "all", "all", "3")
+    assert tree.values == (5, 3, 2, 2)
+
+
+def test_neighbours_together_are_drawn_beside_chance() -> None:
+    figure = draw_together([1, 2], [0.5, 0.1], [0.05, 0.0001])
+    assert [trace.text for trace in figure.data] == [("50.0%", "10.0%"), ("5.0%", "0.0001")]
+
+
+def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: SmallRun, tmp_path: Path) -> None:
+    html = run.report(tmp_path / "report.html")
+    shown = re.findall(r'data-code="([\d.]+)" data-place="(\d+)"', html)
+    assert [int(place) for _, place in shown] == list(range(len(shown)))
+    codes = pq.read_table(run.inputs["tokenization"].path("codes.parquet"))["code"].to_pylist()
+    assert sorted(code for code, _ in shown) == sorted(".".join(map(str, code)) for code in codes)
+    noise = np.random.default_rng(0).integers(0, 255, (MOST_FACES, FACE_SIZE, FACE_SIZE, 3)).astype(np.uint8)
+    assert len(_encode_sheet(list(noise))) <= LARGEST_SHEET, "even faces that cannot be compressed"
+
+
+def test_a_tree_too_large_to_draw_is_cut_at_a_level(tmp_path: Path) -> None:
+    shape = CodeShape(4, 9)
+    codes = unpack_codes(np.random.default_rng(0).permutation(9**4)[:5000], shape)
+    ids = np.arange(5000)
+    people = pa.table({"identity_id": ids, "label": ids.astype(str), "num_samples": ids})
+    write_code_table(tmp_path, codes, shape, people)
+    with duckdb.connect(tmp_path / "codes.duckdb", read_only=True) as table:
+        tree = _draw_tree(table).data[0]
+    assert len(tree.ids) == 1 + 9 + 81 + 729
+    assert sum(size for parent, size in zip(tree.parents, tree.values, strict=True) if parent == "all") == 5000
+
+
+def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "store", held_out=0)
+    run.config = run.config.model_copy(update={"seed": 5})
+    with run.publish("tokenization") as draft:
+        write_code_table(draft.folder, np.arange(len(run.people), dtype=np.int32)[:, None], ONE_TOKEN, run.people)
+        draft.metrics |= {"identities": len(run.people), "length": 1, "range": ONE_TOKEN.range, "occupancy": 0.5}
+    with run.publish("separation") as draft:
+        curve = {"epoch": [0], "loss": [1.0], "gap": [1.0], "mean_cosine": [0.0], "neighbours_kept": [1.0]}
+        pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
+        names = [f"{name}_distance{when}" for name in ("min", "mean", "max") for when in ("", "_before")]
+        draft.metrics |= dict.fromkeys(names, 1.0) | {"gap": 1.0, "epochs": 0, "neighbours_kept": 1.0}
+    page = Page(run.report(tmp_path / "report.html"))
+    assert not {"plot-distances", "plot-together", "plot-tree"} & set(page.ids)
+    assert {"plot-trade-off", "plot-separation"} <= set(page.ids)
+
+
+def test_measures_of_structure_are_drawn_where_they_were_made(page: Page) -> None:
+    figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    traces = {trace["name"]: trace for figure in figures for trace in figure["data"] if "name" in trace}
+    assert count_points(traces["Gap (left)"]["x"]) == 7
+    assert count_points(traces["Neighbours kept (right)"]["x"]) == 5
+    assert count_points(traces["Rank correlation (right)"]["x"]) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,185 @@
+"""`gif codes`: look identities and codes up, and give codes to new people."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import duckdb
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.options import Run, Store
+from flows.cli.people import PeopleError
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.queries import run_artifacts
+
+DUCKDB_FILE = "codes.duckdb"
+Person = tuple[int, str, int, list[int]]
+
+app = typer.Typer(help="Look identities and codes up, and give codes to new people.", no_args_is_help=True)
+
+Rows = Annotated[int, typer.Option(min=1, help="People, at the most.")]
+CodeTable = Annotated[
+    Path | None,
+    typer.Option("--table", metavar="FOLDER", help="A folder that `gif codes extend` has written; else a run's."),
+]
+
+
+@app.command("show")
+def show(
+    store: Store,
+    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="People by identity id.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="People by label.")] = None,
+    rows: Rows = 20,
+    table: CodeTable = None,
+    run: Run = None,
+) -> None:
+    """Print the codes of people: identity → code.
+
+    Examples:
+      gif codes show                                   # how long codes are, how many are free, the first people
+
+      gif codes show --identities 3,14,15
+
+      gif codes show --labels person-000007 --table extended
+    """
+    if identities and labels:
+        raise PeopleError("give --identities or --labels, not both")
+    with duckdb.connect(_find_table(store, table, run), read_only=True) as connection:
+        if identities:
+            asked = _numbers(identities, ",")
+            found = _select(connection, "list_contains(?, identity_id)", [asked])
+            _refuse_missing("identity id", asked, [row[0] for row in found])
+        elif labels:
+            found = _select(connection, "list_contains(?, label)", [labels.split(",")])
+            _refuse_missing("label", labels.split(","), [row[1] for row in found])
+        else:
+            print(_describe(connection))
+            found = _select(connection, f"identity_id < {rows}", [])
+    _print(found)
+
+
+@app.command("find")
+def find(
+    store: Store,
+    code: Annotated[str, typer.Argument(metavar="TOKEN.TOKEN…", help="A code, or its first tokens.")],
+    rows: Rows = 20,
+    table: CodeTable = None,
+    run: Run = None,
+) -> None:
+    """Print whose code this is, or everybody's whose code begins so: code → identity.
+
+    Examples:
+      gif codes find 3.17.2.0.5
+
+      gif codes find 3.17              # people with similar codes; gif faces show --code 3.17 shows their faces
+    """
+    tokens = _numbers(code, ".")
+    with duckdb.connect(_find_table(store, table, run), read_only=True) as connection:
+        length = _meta(connection)["length"]
+        if len(tokens) > length:
+            raise PeopleError(f"a code of this table has {length} tokens, not {len(tokens)}")
+        wanted = " AND ".join(f"c{place} = ?" for place in range(1, len(tokens) + 1))
+        found = _select(connection, wanted, tokens)
+    if not found:
+        raise PeopleError(f"nobody's code {'is' if len(tokens) == length else 'begins with'} {code}")
+    _print(found[:rows])
+    if len(found) > rows:
+        print(f"{rows} of {len(found):,} people; --rows shows more")
+
+
+@app.command("extend")
+def extend(
+    store: Store,
+    vectors: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="Vectors of the new people, .parquet or .npy.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
+    run: Run = None,
+) -> None:
+    """Give free codes near their neighbours to new people; codes that are given never change.
+
+    The vectors must come from the encoder of the run: `gif encode --out` writes such a file, and so does the embedding
+    of another run (vectors.parquet). One row is one person. A column `label` names them, else `image` does.
+
+    The folder gets a code table of everybody, codes.duckdb and codes.parquet; new people have the ids after the last.
+    When the code tree is full, the command says which length and range would hold everybody.
+
+    Examples:
+      gif encode new/*.jpg --out new.parquet
+
+      gif codes extend --vectors new.parquet --out extended
+
+      gif codes show --labels new/anna.jpg --table extended
+    """
+    import numpy as np
+
+    from gif_core.code_table import PARQUET_FILE, read_codes, write_code_table
+    from gif_core.extension import extend as give_codes
+    from gif_core.new_people import append_people, read_new_people, read_vectors
+    from gif_core.writers.export import new_folder
+
+    artifacts = run_artifacts(ArtifactStore(store), run)
+    missing = [stage for stage in ("embedding", "tokenization") if stage not in artifacts]
+    if missing:
+        raise ArtifactMissingError(f"this run has no {' and no '.join(missing)}: finish it with `gif run`")
+    codes_NL, shape = read_codes(artifacts["tokenization"].path(DUCKDB_FILE))
+    vectors_ND = read_vectors(artifacts["embedding"].path("vectors.parquet"))
+    new = read_new_people(vectors)
+    new_codes_ML = give_codes(codes_NL, shape, vectors_ND, new.vectors_MD)
+    everybody = append_people(artifacts["tokenization"].path(PARQUET_FILE), new)
+    with new_folder(out) as folder:
+        write_code_table(folder, np.concatenate([codes_NL, new_codes_ML]), shape, everybody)
+    free = shape.capacity(0) - len(everybody)
+    print(f"{out}: {len(new_codes_ML):,} new people, {len(codes_NL):,} as they were; {free:,} codes are free")
+
+
+def _find_table(store: str, table: Path | None, run: str | None) -> Path:
+    """The DuckDB file of a folder, or else of a run."""
+    if table is not None:
+        path = table / DUCKDB_FILE
+        if not path.is_file():
+            raise PeopleError(f"there is no {DUCKDB_FILE} in {table}")
+        return path
+    artifacts = run_artifacts(ArtifactStore(store), run)
+    if "tokenization" not in artifacts:
+        raise ArtifactMissingError("this run has no codes")
+    return artifacts["tokenization"].path(DUCKDB_FILE)
+
+
+def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[Any]) -> list[Person]:
+    """Identity id, label, number of images and code of those who meet a condition."""
+    columns = "SELECT identity_id, label, num_samples, code FROM codes"
+    return connection.execute(f"{columns} WHERE {condition} ORDER BY identity_id", values).fetchall()
+
+
+def _refuse_missing(what: str, asked: list[Any], found: list[Any]) -> None:
+    missing = [str(name) for name in asked if name not in found]
+    if missing:
+        raise PeopleError(f"nobody in this table has the {what} {', '.join(missing)}")
+
+
+def _meta(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    return {name: int(value) for name, value in connection.execute("SELECT key, value FROM meta").fetchall()}
+
+
+def _describe(connection: duckdb.DuckDBPyConnection) -> str:
+    meta = _meta(connection)
+    taken, all_codes = meta["identities"], meta["range"] ** meta["length"]
+    shape = f"{meta['length']} tokens of {meta['range']} values"
+    return f"{taken:,} people; a code has {shape}; {all_codes - taken:,} of {all_codes:,} codes are free"
+
+
+def _print(found: list[Person]) -> None:
+    table = Table("identity", "label", "images", "code")
+    for identity_id, label, num_samples, code in found:
+        table.add_row(str(identity_id), escape(label), str(num_samples), ".".join(map(str, code)))
+    Console().print(table)
+
+
+def _numbers(text: str, separator: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(separator)]
+    except ValueError:
+        raise PeopleError(f"{text}: give numbers, such as 3{separator}14") from None

@@ -1,0 +1,82 @@
+"""Codes keep the structure of the code vectors (the paper's structured against atomic codes), and so do added ones."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gif_core.code_index import unpack_codes
+from gif_core.code_quality import code_quality, nearest_neighbours
+from gif_core.extension import extend
+from gif_core.tokenization import Codes, CodeShape, check_codes, tokenize
+
+Vectors = NDArray[np.float32]
+SHAPE = CodeShape(4, 7)
+PEOPLE, NEW = 1900, 190
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Vectors:
+    """Kinds of people, and kinds within kinds, in 48 dimensions."""
+    rng = np.random.default_rng(0)
+    kind, sort = rng.integers(0, 10, PEOPLE + NEW), rng.integers(0, 8, PEOPLE + NEW)
+    broad, narrow = rng.normal(size=(10, 48)), rng.normal(size=(10, 8, 48))
+    mixed = broad[kind] + 0.7 * narrow[kind, sort] + 0.5 * rng.normal(size=(PEOPLE + NEW, 48))
+    return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+
+
+def make_codes(vectors: Vectors, shape: CodeShape = SHAPE) -> Codes:
+    *_, last = tokenize(vectors, shape, iterations=20, seed=0)
+    assert last.codes_NL is not None
+    return last.codes_NL
+
+
+def share_prefix(codes: Codes, rows: NDArray[np.int64], nearest: NDArray[np.int64], tokens: int) -> float:
+    """How many of the neighbours have the same first tokens."""
+    same = codes[nearest, :tokens] == codes[rows, None, :tokens]
+    return float(same.all(axis=2).mean())
+
+
+def test_neighbours_share_prefixes_of_structured_codes_far_more_often_than_of_atomic_ones(vectors: Vectors) -> None:
+    structured = code_quality(make_codes(vectors), SHAPE, vectors)["neighbours_together"].to_pylist()
+    random = unpack_codes(np.random.default_rng(1).permutation(SHAPE.capacity(0))[: len(vectors)], SHAPE)
+    atomic = code_quality(random, SHAPE, vectors)
+    by_chance = [1 / 7, 1 / 49, 1 / 343]
+    assert atomic["neighbours_together"].to_pylist() == pytest.approx(by_chance, rel=0.3)
+    for level, factor in enumerate((4, 15, 40)):
+        assert structured[level] > factor * atomic["by_chance"][level].as_py()
+
+
+def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tuple[float, float]]:
+    """Shares of neighbours with a common prefix of people who were added, and had everybody been tokenized at once."""
+    old = make_codes(vectors[:PEOPLE], shape)
+    extended = np.concatenate([old, extend(old, shape, vectors[:PEOPLE], vectors[PEOPLE:])])
+    check_codes(extended, shape)
+    together, added = make_codes(vectors, shape), np.arange(PEOPLE, PEOPLE + NEW)
+    nearest = nearest_neighbours(vectors, added)
+    return [
+        tuple(share_prefix(codes, added, nearest, tokens) for codes in (extended, together)) for tokens in (1, 2, 3)
+    ]
+
+
+def test_added_identities_are_with_their_neighbours_far_more_often_than_chance_in_a_tree_that_is_nearly_full(
+    vectors: Vectors,
+) -> None:
+    assert PEOPLE / SHAPE.capacity(0) > 0.75
+    for (added, _), factor, tokens in zip(
+        added_and_tokenized_together(vectors, SHAPE), (3, 8, 15), (1, 2, 3), strict=True
+    ):
+        assert added > factor * 7.0**-tokens
+
+
+def test_added_identities_are_with_their_neighbours_as_if_all_were_tokenized_at_once_in_a_tree_with_room(
+    vectors: Vectors,
+) -> None:
+    for added, together in added_and_tokenized_together(vectors, CodeShape(4, 9))[:2]:
+        assert added > 0.9 * together
+
+
+def test_the_capacity_bound_costs_at_most_a_twentieth_of_the_objective_of_k_means(vectors: Vectors) -> None:
+    quality = code_quality(make_codes(vectors), SHAPE, vectors)
+    ratios = quality["bounded"].to_numpy() / quality["unbounded"].to_numpy()
+    assert (ratios > 0.95).all()
+    assert (ratios <= 1).all()
