@@ -20,10 +20,13 @@ QUALITY_FILE = "quality.parquet"
 NEIGHBOURS = 10
 SAMPLED_ROWS = 1000
 """Identities whose neighbours are looked for, among everybody."""
-SAMPLED_NODES = 8
-"""Nodes of a level that are clustered again without the bound, and of each at most so many members."""
-SAMPLED_MEMBERS = 100_000
-_ROWS, _NODES, _MEMBERS = range(3)
+SAMPLED_NODES = 4
+"""Nodes of a level that are clustered again without the bound."""
+MOST_MEMBERS = 200_000
+"""Larger nodes are not clustered again: a sample of them would fit k-means closer than their members can be fitted."""
+MORE_ROUNDS = 5
+"""Rounds of k-means from the clusters there are."""
+_ROWS, _NODES = range(2)
 SCHEMA = pa.schema(
     [
         ("level", pa.int32()),
@@ -55,7 +58,8 @@ class LevelQuality:
     bounded: float | None
     """The same, over nodes whose parent was sampled."""
     unbounded: float | None
-    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the bound's cost."""
+    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the bound's cost. Both are
+    null when no parent of a fitting size was split."""
     neighbours_together: float | None
     """Share of the ten nearest neighbours, over sampled identities, that are in the same node."""
     by_chance: float | None
@@ -127,12 +131,11 @@ def _cost_of_bound(
     vectors_ND: Floats, parents: Prefixes, nodes: Prefixes, num_tokens: int, iterations: int, seed: int
 ) -> tuple[float | None, float | None]:
     """The objective of sampled parents' children as they are, and that of k-means without the bound (Algorithm 1)."""
-    split = np.flatnonzero(parents.size_P > num_tokens)
+    split = np.flatnonzero((parents.size_P > num_tokens) & (parents.size_P <= MOST_MEMBERS))
     bounded, unbounded, members = 0.0, 0.0, 0
     for node in split[_sample(len(split), SAMPLED_NODES, [seed, _NODES, parents.level])]:
         rows = np.flatnonzero(parents.node_N == node)
-        rows = rows[_sample(len(rows), SAMPLED_MEMBERS, [seed, _MEMBERS, parents.level, int(node)])]
-        some_XD = vectors_ND[rows]
+        some_XD = vectors_ND if len(rows) == len(vectors_ND) else vectors_ND[rows]
         children, child_X = np.unique(nodes.node_N[rows], return_inverse=True)
         bounded += _objective(some_XD, child_X, len(children))
         unbounded += _unbounded(some_XD, child_X, num_tokens, iterations, seed)
@@ -144,7 +147,7 @@ def _unbounded(vectors_XD: Floats, child_X: Integers, num_tokens: int, iteration
     """The best objective of k-means from a fresh start and of k-means that goes on from the children there are."""
     fresh_KD: Floats = spherical_kmeans(vectors_XD, num_tokens, iterations=iterations, seed=seed)
     fresh = _objective(vectors_XD, (vectors_XD @ fresh_KD.T).argmax(axis=1), num_tokens)
-    for _ in range(iterations):
+    for _ in range(MORE_ROUNDS):
         means_KD = unit_rows(sum_rows(vectors_XD, child_X, num_tokens))
         moved_X = (vectors_XD @ means_KD.T).argmax(axis=1)
         if np.array_equal(moved_X, child_X):
