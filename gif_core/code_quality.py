@@ -6,12 +6,13 @@ Shapes: N identities, Q sampled identities, K neighbours, D dimensions, L code l
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
+import faiss
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from gif_core.kmeans import spherical_kmeans
-from gif_core.node_sums import Floats, chunks, sum_rows, unit_rows
+from gif_core.node_sums import Floats, sum_rows, unit_rows
 from gif_core.tokenization import Codes, CodeShape, Prefixes, walk_prefixes
 
 Integers = npt.NDArray[np.int64]
@@ -95,28 +96,15 @@ def code_quality(
 
 
 def nearest_neighbours(vectors_ND: Floats, rows_Q: Integers, neighbours: int = NEIGHBOURS) -> Integers:
-    """The nearest other identities of some, by cosine, exact: everybody is gone through in chunks."""
+    """The nearest other identities of some, by cosine, exact, among everybody."""
     neighbours = min(neighbours, len(vectors_ND) - 1)
-    if not neighbours:
-        return np.zeros((len(rows_Q), 0), dtype=np.int64)
-    best_QK = np.full((len(rows_Q), neighbours), -np.inf, dtype=np.float32)
-    nearest_QK = np.zeros((len(rows_Q), neighbours), dtype=np.int64)
-    query_QD = vectors_ND[rows_Q]
-    for chosen in chunks(len(vectors_ND), max(len(rows_Q), vectors_ND.shape[1])):
-        cosine_QC = query_QD @ vectors_ND[chosen].T
-        cosine_QC[rows_Q[:, None] == np.arange(chosen.start, chosen.start + cosine_QC.shape[1])] = -np.inf
-        some_QK = _largest(cosine_QC, neighbours)
-        both_QX = np.concatenate([best_QK, np.take_along_axis(cosine_QC, some_QK, axis=1)], axis=1)
-        ids_QX = np.concatenate([nearest_QK, some_QK + chosen.start], axis=1)
-        keep_QK = _largest(both_QX, neighbours)
-        best_QK, nearest_QK = (np.take_along_axis(of, keep_QK, axis=1) for of in (both_QX, ids_QX))
+    vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
+    _, found_QX = faiss.knn(vectors_ND[rows_Q], vectors_ND, neighbours + 1, metric=faiss.METRIC_INNER_PRODUCT)
+    own_QX = found_QX == rows_Q[:, None]
+    # Somebody with many doubles may not be among the nearest to themselves.
+    own_QX[~own_QX.any(axis=1), -1] = True
+    nearest_QK: Integers = found_QX[~own_QX].reshape(len(rows_Q), neighbours)
     return nearest_QK
-
-
-def _largest(values_QX: Floats, count: int) -> Integers:
-    """Where the largest values of each row are; all when there are fewer."""
-    count = min(count, values_QX.shape[1])
-    return np.argpartition(-values_QX, count - 1, axis=1)[:, :count]
 
 
 def chance_together(size_P: npt.NDArray[np.integer]) -> float | None:
