@@ -6,12 +6,13 @@ Shapes: N identities, Q sampled identities, K neighbours, D dimensions, L code l
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
+import faiss
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from gif_core.kmeans import spherical_kmeans
-from gif_core.node_sums import Floats, chunks, sum_rows, unit_rows
+from gif_core.node_sums import Floats, sum_rows, unit_rows
 from gif_core.tokenization import Codes, CodeShape, Prefixes, walk_prefixes
 
 Integers = npt.NDArray[np.int64]
@@ -20,10 +21,13 @@ QUALITY_FILE = "quality.parquet"
 NEIGHBOURS = 10
 SAMPLED_ROWS = 1000
 """Identities whose neighbours are looked for, among everybody."""
-SAMPLED_NODES = 8
-"""Nodes of a level that are clustered again without the bound, and of each at most so many members."""
-SAMPLED_MEMBERS = 100_000
-_ROWS, _NODES, _MEMBERS = range(3)
+SAMPLED_NODES = 4
+"""Nodes of a level that are clustered again without the bound."""
+MOST_MEMBERS = 200_000
+"""Larger nodes are not clustered again: a sample of them would fit k-means closer than their members can be fitted."""
+MORE_ROUNDS = 5
+"""Rounds of k-means from the clusters there are."""
+_ROWS, _NODES = range(2)
 SCHEMA = pa.schema(
     [
         ("level", pa.int32()),
@@ -55,7 +59,8 @@ class LevelQuality:
     bounded: float | None
     """The same, over nodes whose parent was sampled."""
     unbounded: float | None
-    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the bound's cost."""
+    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the bound's cost. Both are
+    null when no parent of a fitting size was split."""
     neighbours_together: float | None
     """Share of the ten nearest neighbours, over sampled identities, that are in the same node."""
     by_chance: float | None
@@ -91,28 +96,15 @@ def code_quality(
 
 
 def nearest_neighbours(vectors_ND: Floats, rows_Q: Integers, neighbours: int = NEIGHBOURS) -> Integers:
-    """The nearest other identities of some, by cosine, exact: everybody is gone through in chunks."""
+    """The nearest other identities of some, by cosine, exact, among everybody."""
     neighbours = min(neighbours, len(vectors_ND) - 1)
-    if not neighbours:
-        return np.zeros((len(rows_Q), 0), dtype=np.int64)
-    best_QK = np.full((len(rows_Q), neighbours), -np.inf, dtype=np.float32)
-    nearest_QK = np.zeros((len(rows_Q), neighbours), dtype=np.int64)
-    query_QD = vectors_ND[rows_Q]
-    for chosen in chunks(len(vectors_ND), max(len(rows_Q), vectors_ND.shape[1])):
-        cosine_QC = query_QD @ vectors_ND[chosen].T
-        cosine_QC[rows_Q[:, None] == np.arange(chosen.start, chosen.start + cosine_QC.shape[1])] = -np.inf
-        some_QK = _largest(cosine_QC, neighbours)
-        both_QX = np.concatenate([best_QK, np.take_along_axis(cosine_QC, some_QK, axis=1)], axis=1)
-        ids_QX = np.concatenate([nearest_QK, some_QK + chosen.start], axis=1)
-        keep_QK = _largest(both_QX, neighbours)
-        best_QK, nearest_QK = (np.take_along_axis(of, keep_QK, axis=1) for of in (both_QX, ids_QX))
+    vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
+    _, found_QX = faiss.knn(vectors_ND[rows_Q], vectors_ND, neighbours + 1, metric=faiss.METRIC_INNER_PRODUCT)
+    own_QX = found_QX == rows_Q[:, None]
+    # Somebody with many doubles may not be among the nearest to themselves.
+    own_QX[~own_QX.any(axis=1), -1] = True
+    nearest_QK: Integers = found_QX[~own_QX].reshape(len(rows_Q), neighbours)
     return nearest_QK
-
-
-def _largest(values_QX: Floats, count: int) -> Integers:
-    """Where the largest values of each row are; all when there are fewer."""
-    count = min(count, values_QX.shape[1])
-    return np.argpartition(-values_QX, count - 1, axis=1)[:, :count]
 
 
 def chance_together(size_P: npt.NDArray[np.integer]) -> float | None:
@@ -127,12 +119,11 @@ def _cost_of_bound(
     vectors_ND: Floats, parents: Prefixes, nodes: Prefixes, num_tokens: int, iterations: int, seed: int
 ) -> tuple[float | None, float | None]:
     """The objective of sampled parents' children as they are, and that of k-means without the bound (Algorithm 1)."""
-    split = np.flatnonzero(parents.size_P > num_tokens)
+    split = np.flatnonzero((parents.size_P > num_tokens) & (parents.size_P <= MOST_MEMBERS))
     bounded, unbounded, members = 0.0, 0.0, 0
     for node in split[_sample(len(split), SAMPLED_NODES, [seed, _NODES, parents.level])]:
         rows = np.flatnonzero(parents.node_N == node)
-        rows = rows[_sample(len(rows), SAMPLED_MEMBERS, [seed, _MEMBERS, parents.level, int(node)])]
-        some_XD = vectors_ND[rows]
+        some_XD = vectors_ND if len(rows) == len(vectors_ND) else vectors_ND[rows]
         children, child_X = np.unique(nodes.node_N[rows], return_inverse=True)
         bounded += _objective(some_XD, child_X, len(children))
         unbounded += _unbounded(some_XD, child_X, num_tokens, iterations, seed)
@@ -144,7 +135,7 @@ def _unbounded(vectors_XD: Floats, child_X: Integers, num_tokens: int, iteration
     """The best objective of k-means from a fresh start and of k-means that goes on from the children there are."""
     fresh_KD: Floats = spherical_kmeans(vectors_XD, num_tokens, iterations=iterations, seed=seed)
     fresh = _objective(vectors_XD, (vectors_XD @ fresh_KD.T).argmax(axis=1), num_tokens)
-    for _ in range(iterations):
+    for _ in range(MORE_ROUNDS):
         means_KD = unit_rows(sum_rows(vectors_XD, child_X, num_tokens))
         moved_X = (vectors_XD @ means_KD.T).argmax(axis=1)
         if np.array_equal(moved_X, child_X):

@@ -1,10 +1,11 @@
-"""Sums of vectors by the node they belong to, without a copy of all vectors.
+"""Sums of vectors by the node they belong to.
 
 Shapes: N rows, K keys, D dimensions.
 """
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array
 
 Floats = npt.NDArray[np.floating]
 
@@ -13,15 +14,11 @@ CHUNK_NUMBERS = 2**24
 
 
 def sum_rows(vectors_ND: Floats, key_N: npt.NDArray[np.integer], num_keys: int) -> Floats:
-    """The sum of the rows that have each key."""
-    sum_KD: Floats = np.zeros((num_keys, vectors_ND.shape[1]), dtype=np.float32)
-    if not sum_KD.size:
-        return sum_KD
-    for chosen in chunks(len(vectors_ND), vectors_ND.shape[1]):
-        order = np.argsort(key_N[chosen], kind="stable")
-        sorted_keys = key_N[chosen][order]
-        first = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
-        sum_KD[sorted_keys[first]] += np.add.reduceat(vectors_ND[chosen][order], first, axis=0)
+    """The sum of the rows that have each key, in one pass over the rows as they lie."""
+    num_rows = len(vectors_ND)
+    ones_N = np.ones(num_rows, dtype=np.float32)
+    member_KN = csc_array((ones_N, key_N, np.arange(num_rows + 1)), shape=(num_keys, num_rows))
+    sum_KD: Floats = member_KN @ vectors_ND
     return sum_KD
 
 

@@ -71,12 +71,22 @@ def test_codes_of_one_token_have_no_levels_and_one_identity_no_neighbours() -> N
     assert [(row["neighbours_together"], row["by_chance"], row["unbounded"]) for row in alone] == [(None, None, None)]
 
 
-def test_neighbours_and_sums_do_not_depend_on_the_chunks(vectors: Vectors, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, keys = np.arange(0, 180, 7), np.arange(180) % 5
-    nearest, sums = nearest_neighbours(vectors, rows), sum_rows(vectors, keys, 5)
-    monkeypatch.setattr("gif_core.node_sums.CHUNK_NUMBERS", 500)
-    assert np.array_equal(np.sort(nearest_neighbours(vectors, rows)), np.sort(nearest))
-    assert sum_rows(vectors, keys, 5) == pytest.approx(sums, abs=1e-5)
+def test_nobody_is_their_own_neighbour_even_among_doubles(vectors: Vectors) -> None:
+    rows = np.arange(0, 180, 7)
+    doubles = np.repeat(vectors[:1], 180, axis=0)
+    for some in (vectors, doubles):
+        nearest = nearest_neighbours(some, rows)
+        assert nearest.shape == (len(rows), 10)
+        assert not (nearest == rows[:, None]).any()
+        assert all(len(set(row)) == 10 for row in nearest.tolist())
+
+
+def test_sums_are_those_of_the_rows_with_each_key(vectors: Vectors) -> None:
+    keys = np.arange(180) % 5
+    expected = np.stack([vectors[keys == key].sum(axis=0) for key in range(5)])
+    sums = sum_rows(vectors, keys, 6)
+    assert sums[:5] == pytest.approx(expected, abs=1e-5)
+    assert not sums[5].any()
 
 
 def test_the_same_input_gives_the_same_figures(codes: Codes, vectors: Vectors) -> None:
