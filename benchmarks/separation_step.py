@@ -65,10 +65,10 @@ def main() -> None:
     memory = peak_megabytes() - before
     steps, products = [], []
     for number in range(given.rounds):
-        bare = [seconds(lambda c=c: bare_products(rows.local, rows.local[batch_B], c)) for c in CHUNKS]
-        products += bare
-        steps.append(seconds(lambda: batch_gradient(rows, batch_B, 2.0)))
-        print(f"round {number}: step {steps[-1][0]:.3f} s, bare products {min(bare)[0]:.3f} s")
+        for chunk in CHUNKS:  # as many tries for one as for the other
+            products.append(seconds(lambda c=chunk: bare_products(rows.local, rows.local[batch_B], c)))
+            steps.append(seconds(lambda: batch_gradient(rows, batch_B, 2.0)))
+        print(f"round {number}: step {min(steps)[0]:.3f} s, bare products {min(products)[0]:.3f} s at best so far")
     clock, processor = (
         min(ours) / min(bare) for ours, bare in zip(zip(*steps, strict=True), zip(*products, strict=True), strict=True)
     )
