@@ -24,12 +24,20 @@ Centroids = npt.NDArray[np.float32]
 
 BOUNDED_ROUNDS = 6
 """The last rounds of a bounded k-means, whose means are those of bounded clusters."""
+STARTS, START_ROWS, START_ITERATIONS = 6, 128, 8
+"""How many starts are tried where there are many rows, on how many rows a cluster, for how many rounds."""
+_MANY_ROWS = 4 * START_ROWS
 _GPU_WORK = 10**8
 _gpu_in_use = Lock()
 
 
-def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int) -> Centroids:
-    """Unit centroids of cosine k-means over all unit rows, no subsample: one split of Algorithm 1."""
+def spherical_kmeans(
+    vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int, start_KD: Centroids | None = None
+) -> Centroids:
+    """Unit centroids of cosine k-means over all unit rows, no subsample: one split of Algorithm 1.
+
+    It begins at rows that the seed chooses, or at the centroids given.
+    """
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     num_rows, dimension = vectors_ND.shape
     if not 1 <= num_clusters <= num_rows:
@@ -49,7 +57,7 @@ def spherical_kmeans(vectors_ND: Floats, num_clusters: int, *, iterations: int, 
         gpu=on_gpu,
     )
     with _one_thread(), _gpu_in_use if on_gpu else nullcontext():
-        kmeans.train(vectors_ND)
+        kmeans.train(vectors_ND, init_centroids=start_KD)
     return _unit(np.asarray(kmeans.centroids, dtype=np.float32))
 
 
@@ -57,11 +65,17 @@ def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iter
     """Unit centroids for clusters of at most `capacity` rows (the bound below Eq. 6).
 
     Plain k-means finds where the clusters are; the last rounds assign within the bound and take the means of that.
-    When the bound does not bind they are rounds of plain k-means.
+    When the bound does not bind they are rounds of plain k-means. Where there are many rows, a few of them are tried
+    from several starts first: local optima differ by more than the bound costs.
     """
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     rounds = min(BOUNDED_ROUNDS, iterations - 1)
-    centroids_KD = spherical_kmeans(vectors_ND, num_clusters, iterations=iterations - rounds, seed=seed)
+    start_KD, plain = None, iterations - rounds
+    if len(vectors_ND) >= _MANY_ROWS * num_clusters:
+        start_KD = _choose_start(vectors_ND, num_clusters, np.random.default_rng(seed))
+        # The sample has brought the centroids half of the way.
+        plain = -(-plain // 2)
+    centroids_KD = spherical_kmeans(vectors_ND, num_clusters, iterations=plain, seed=seed, start_KD=start_KD)
     before_N = None
     for _ in range(rounds):
         labels_N = assign_bounded(vectors_ND @ centroids_KD.T, capacity=capacity)
@@ -69,6 +83,17 @@ def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iter
             break
         centroids_KD, before_N = mean_directions(vectors_ND, labels_N, centroids_KD), labels_N
     return centroids_KD
+
+
+def _choose_start(vectors_ND: Floats, num_clusters: int, rng: np.random.Generator) -> Centroids:
+    """The best of several short k-means on a sample of the rows."""
+    sample = np.sort(rng.choice(len(vectors_ND), START_ROWS * num_clusters, replace=False))
+    sample_ND = vectors_ND[sample]
+    tried = [
+        spherical_kmeans(sample_ND, num_clusters, iterations=START_ITERATIONS, seed=int(rng.integers(2**31)))
+        for _ in range(STARTS)
+    ]
+    return max(tried, key=lambda start_KD: float((sample_ND @ start_KD.T).max(axis=1).sum()))
 
 
 def mean_directions(vectors_ND: Floats, labels_N: Integers, fallback_KD: Centroids) -> Centroids:

@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gif_core import kmeans
 from gif_core.bounded_assignment import assign_bounded
 from gif_core.kmeans import bounded_kmeans, mean_directions, spherical_kmeans
 
@@ -118,3 +119,17 @@ def test_a_cluster_without_a_direction_keeps_its_centroid() -> None:
     fallback = np.array([[0, 1], [1, 0], [0.6, 0.8]], dtype=np.float32)
     found = mean_directions(vectors, np.array([0, 1, 1]), fallback)
     np.testing.assert_allclose(found, [[1, 0], [1, 0], [0.6, 0.8]])
+
+
+def test_several_starts_find_better_clusters_than_one_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve groups for six clusters, where a start decides which groups share one."""
+    vectors = groups(3200, 16, 12)
+
+    def reached(seed: int) -> float:
+        centroids = bounded_kmeans(vectors, 6, capacity=600, iterations=20, seed=seed)
+        return objective(vectors, assign_bounded(vectors @ centroids.T, capacity=600))
+
+    several = [reached(seed) for seed in range(12)]
+    monkeypatch.setattr(kmeans, "_MANY_ROWS", 10**9)
+    one = [reached(seed) for seed in range(12)]
+    assert np.mean(several) > np.mean(one)
