@@ -40,8 +40,14 @@ TINY = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes, the tests of one server run in one of them, and those of one file together."""
     for item in items:
-        servers = [name for name in ("prefect_api", "s3_server") if name in getattr(item, "fixturenames", ())]
-        item.add_marker(pytest.mark.xdist_group(servers[0] if servers else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group(_server_of(item) or str(item.path)))
+
+
+def _server_of(item: pytest.Item) -> str | None:
+    needed, call = getattr(item, "fixturenames", ()), getattr(item, "callspec", None)
+    if "prefect_api" in needed:
+        return "prefect"
+    return "s3" if "s3_server" in needed or (call and "s3" in call.params.values()) else None
 
 
 def free_port() -> int:
