@@ -47,7 +47,8 @@ def _server_of(item: pytest.Item) -> str | None:
     needed, call = getattr(item, "fixturenames", ()), getattr(item, "callspec", None)
     if "prefect_api" in needed:
         return "prefect"
-    return "s3" if "s3_server" in needed or (call and "s3" in call.params.values()) else None
+    asked = [value for value in call.params.values() if isinstance(value, str)] if call else []
+    return "s3" if "s3_server" in needed or "s3" in asked else None
 
 
 def free_port() -> int:
