@@ -37,6 +37,7 @@ TINY = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes, the tests of one server run in one of them, and those of one file together."""
     for item in items:
