@@ -15,7 +15,7 @@ demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
 
 test: check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 test-slow: .venv/ready-$(FAISS)-dev
 	$(BIN)/python -m pytest -m slow

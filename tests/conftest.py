@@ -37,21 +37,6 @@ TINY = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes, the tests of one server run in one of them, and those of one file together."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_server_of(item) or str(item.path)))
-
-
-def _server_of(item: pytest.Item) -> str | None:
-    needed, call = getattr(item, "fixturenames", ()), getattr(item, "callspec", None)
-    if "prefect_api" in needed:
-        return "prefect"
-    asked = [value for value in call.params.values() if isinstance(value, str)] if call else []
-    return "s3" if "s3_server" in needed or "s3" in asked else None
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
