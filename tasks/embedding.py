@@ -96,10 +96,17 @@ def compute_part(
     end_with_parent()
     artifacts = ArtifactStore(store)
     shard = Faces([artifacts.open(faces).path(part.shard)])
+    sums = _embed_alone(shard, part, config, weights, device, batch_size, threads)
+    return PartStore(artifacts, "embedding").save(part.key, sums.to_bytes())
+
+
+def _embed_alone(
+    shard: Faces, part: Part, config: EmbeddingConfig, weights: str, device: str, batch_size: int, threads: int
+) -> PartSums:
+    """Embed while no other thread of this process does; other processes get the task by value, but no lock."""
     with _one_at_a_time:
         encoder = _encoder(config, weights, own_device(device))
-        sums = embed_part(encoder, shard, part, batch_size=batch_size, workers=threads)
-    return PartStore(artifacts, "embedding").save(part.key, sums.to_bytes())
+        return embed_part(encoder, shard, part, batch_size=batch_size, workers=threads)
 
 
 @cache

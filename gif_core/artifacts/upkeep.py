@@ -97,8 +97,12 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
 
 
 def _unused_parts(store: ArtifactStore, before: float) -> Iterator[Leftover]:
-    """Parts that no artifact was made of. While a run goes on, or what is in use cannot be told, all stay."""
-    if any(run.state == "running" and run.updated_at.timestamp() > before for run in list_runs(store)):
+    """Parts that no artifact was made of.
+
+    All stay while a run goes on, unless it has said nothing for a week, and when it cannot be told what is in use.
+    """
+    week_ago = time.time() - PARTS_KEPT * DAY
+    if any(run.state == "running" and run.updated_at.timestamp() > week_ago for run in list_runs(store)):
         return
     try:
         used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
