@@ -27,6 +27,8 @@ from gif_core.ingestion import ingest
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_face
 from schemas.ingestion import IngestionConfig, RecordIOSource
+from tasks.ingestion import STORE_SECONDS
+from tasks.progress import Ticker
 
 MAGIC = 0xCED7230A
 BY_PERSON = 50
@@ -62,8 +64,10 @@ def publish(source: Path, folder: Path, workers: int) -> None:
     store = ArtifactStore(str(folder))
     with store.draft(store.ref("ingestion", "0" * 64), {}, {}) as draft:
         readers = [open_reader(source) for source in config.sources]
+        store_due = Ticker(STORE_SECONDS)
         for _ in ingest(config, readers, draft.folder, workers=workers):
-            store.begin_storing(draft, "*.arrow")
+            if store_due():
+                store.begin_storing(draft, "*.arrow")
         store.publish(draft)
 
 

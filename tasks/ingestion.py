@@ -7,8 +7,11 @@ from gif_core.growth import Base, open_base
 from gif_core.ingestion import IngestionStep, SourceChangedError, describe_readers, ingest
 from gif_core.readers import open_reader
 from schemas.run import RunConfig
-from tasks.progress import Rate, track
+from tasks.progress import Rate, Ticker, track
 from tasks.stage import Inputs, stage_task
+
+STORE_SECONDS = 0.2
+"""How often finished shards are looked for."""
 
 
 @stage_task("ingestion", resumes=True)
@@ -20,10 +23,11 @@ def ingestion(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     store = ArtifactStore(config.store)
     base = _open_base(store, draft)
     steps = ingest(config.ingestion, readers, draft.folder, workers=config.execution.workers, base=base)
-    rate = Rate()
+    rate, store_due = Rate(), Ticker(STORE_SECONDS)
     for step in track(steps, "ingestion", lambda step: (step.images, step.total), lambda step: _describe(step, rate)):
         draft.metrics["images_read"] = step.images
-        store.begin_storing(draft, "*.arrow")
+        if store_due():
+            store.begin_storing(draft, "*.arrow")
     for name in ("identities", "held_out", "quarantine"):
         draft.metrics[name] = pq.read_metadata(draft.folder / f"{name}.parquet").num_rows
     tables = [pq.read_table(draft.folder / f"{name}.parquet") for name in ("identities", "held_out")]
