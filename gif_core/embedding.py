@@ -28,7 +28,7 @@ from gif_core.prefetching import prefetch
 from schemas.artifacts import StoredFile
 from schemas.stages import VERSIONS
 
-WINDOW: Final = 8192
+WINDOW: Final = 2048
 """Identities that are put together at a time."""
 CPU_BATCH: Final = 32
 """Faces that one core encodes at a time: more would only need more memory."""

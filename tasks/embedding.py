@@ -29,7 +29,7 @@ from tasks.runners import end_with_parent, open_runner, resources, threads_per_p
 from tasks.stage import Inputs, stage_task
 
 logger = logging.getLogger(__name__)
-LOADED_PARTS = 8
+LOADED_PARTS = 4
 """Parts in memory while identities are put together."""
 _one_at_a_time = Lock()
 """Threads of a process that embed parts share its encoder and, on a CPU, torch's number of threads."""
