@@ -22,9 +22,12 @@ from pathlib import Path
 import faiss
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from gif_core.code_means import mean_cosines, sum_by_prefix
+from gif_core.code_quality import code_quality
+from gif_core.code_table import write_code_table
 from gif_core.token_alignment import align_tokens
 from gif_core.tokenization import CodeShape, check_codes, code_shape, tokenize
 from schemas.tokenization import TokenizationConfig
@@ -105,7 +108,7 @@ def compare(given: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_memory(given: argparse.Namespace) -> dict[str, float]:
-    """Peak memory of a process that tokenizes and aligns vectors mapped from a file, against the vectors' size."""
+    """Peak memory of a process that makes the code table of vectors mapped from a file, against the vectors' size."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "vectors.npy")
         mapped = np.lib.format.open_memmap(path, "w+", np.float32, (given.identities, given.dimensions))
@@ -123,8 +126,14 @@ def measure_memory(given: argparse.Namespace) -> dict[str, float]:
     return found | {"vectors_gib": round(size, 2), "limit_gib": round(limit, 2)}
 
 
+def name_people(count: int) -> pa.Table:
+    """A table of identities."""
+    ids = np.arange(count)
+    return pa.table({"identity_id": ids, "label": [f"person-{i}" for i in ids], "num_samples": np.full(count, 20)})
+
+
 def tokenize_mapped(path: Path) -> None:
-    """Tokenize and align the vectors of a file; print the times and this process's peak memory as JSON."""
+    """From the vectors of a file to a table with its quality; print times and this process's peak memory as JSON."""
     vectors_ND = np.load(path, mmap_mode="r")
     shape = code_shape(len(vectors_ND), CONFIG)
     started = time.perf_counter()
@@ -132,10 +141,13 @@ def tokenize_mapped(path: Path) -> None:
     tokenized = time.perf_counter()
     levels = sum_by_prefix(vectors_ND, last.codes_NL, shape)
     *_, aligned = align_tokens(vectors_ND, last.codes_NL, levels, shape, seed=0)
-    check_codes(aligned.codes_NL, shape)
+    done = time.perf_counter()
+    write_code_table(path.parent, aligned.codes_NL, shape, name_people(len(vectors_ND)))
+    code_quality(aligned.codes_NL, shape, vectors_ND)
     figures = {
         "tokenize_seconds": round(tokenized - started, 1),
-        "align_seconds": round(time.perf_counter() - tokenized, 1),
+        "align_seconds": round(done - tokenized, 1),
+        "table_and_quality_seconds": round(time.perf_counter() - done, 1),
         "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
     print(json.dumps(figures))
