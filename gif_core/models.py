@@ -7,7 +7,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from gif_core.backbones import build_backbone
+from gif_core.backbones.building import build_backbone
 
 
 def save_model(folder: Path, model: nn.Module, head: nn.Module, description: dict[str, Any]) -> None:

@@ -17,10 +17,11 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from gif_core.backbones import build_backbone
+from gif_core.backbones.building import build_backbone
 from gif_core.batches import epoch_shape, plan_batches
 from gif_core.faces import Faces
-from gif_core.heads import GifHead, HeadOutput
+from gif_core.heads.base import HeadOutput
+from gif_core.heads.building import build_head
 from gif_core.images import normalize_pixels
 from gif_core.loader import Batch, load_batches
 from schemas.errors import GifError
@@ -95,7 +96,7 @@ def build_state(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_initialisation_seed(seed))
         model = build_backbone(config.backbone, code_vectors_ND.shape[1])
-        head = GifHead(codes_NL, code_vectors_ND, scale=config.scale, gamma=config.gamma)
+        head = build_head(config, codes_NL, code_vectors_ND)
     model, head = model.to(device), head.to(device)
     optimizer = build_optimizer([*model.parameters(), *head.parameters()], config)
     return TrainingState(model, head, optimizer, build_scheduler(optimizer, steps, config.warmup_steps))
@@ -144,7 +145,7 @@ def _run(
 def _take_step(state: TrainingState, batch: Batch, device: torch.device) -> dict[str, float]:
     state.model.train()
     features_BD = state.model(normalize_pixels(batch.images_BHWC, device))
-    output: HeadOutput = state.head(features_BD, batch.labels_B.to(device, non_blocking=True))
+    output: HeadOutput = state.head(features_BD, batch.labels_B)
     metrics = _to_floats(output)
     metrics["learning_rate"] = float(state.scheduler.get_last_lr()[0])
     if not math.isfinite(metrics["loss"]):

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.backbones import BACKBONES, IResNet, IResNetBlock, build_backbone
+from gif_core.backbones.building import BACKBONES, build_backbone
+from gif_core.backbones.iresnet import IResNet, IResNetBlock
 
 
 def count_parameters(model: nn.Module) -> int:

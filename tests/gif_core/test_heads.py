@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gif_core.heads import GifHead
+from gif_core.heads.gif import GifHead
 
 IDENTITIES, DIM, LENGTH, RANGE, BATCH = 20, 12, 3, 3, 7
 SCALE, GAMMA = 8.0, 2.5

@@ -1,13 +1,9 @@
-"""Training heads: what turns features and labels into a loss.
-
-`GifHead` learns identity codes (Eq. 7) and pulls features to the code vectors (Eq. 8).
-"""
+"""The paper's head: it learns identity codes (Eq. 7) and pulls features to the code vectors (Eq. 8)."""
 
 # Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token.
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,24 +11,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, slots=True)
-class HeadOutput:
-    """The loss to minimise and what is worth watching, all scalars on the device."""
-
-    loss: Tensor
-    metrics: dict[str, Tensor]
+from gif_core.heads.base import Head, HeadOutput
 
 
-class Head(Protocol):
-    """What training asks of a head."""
-
-    def __call__(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
-        """The loss of un-normalised features that belong to the identities `labels_B`."""
-        ...
-
-
-class GifHead(nn.Module):
+class GifHead(Head):
     """L = L_C + gamma · L_AR (Eq. 10).
 
     H_φj is Linear, ReLU, Linear, ReLU from d to d on the normalised feature; all l are stacked and run as one
@@ -48,15 +30,13 @@ class GifHead(nn.Module):
         scale: float,
         gamma: float,
     ) -> None:
-        """`code_vectors_ND` stays where it is, in memory or mapped from a file: only rows in use are read."""
+        """Codes and code vectors stay where they are, in memory or mapped from a file: only rows in use are read."""
         super().__init__()
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
         self.scale, self.gamma = scale, gamma
-        self.code_vectors_ND = code_vectors_ND
-        self.codes_NL: Tensor
-        self.register_buffer("codes_NL", torch.from_numpy(codes_NL.astype(np.int32)), persistent=False)
+        self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
         self.hidden1_LDD, self.bias1_LD = _stacked_linear(length, dim)
         self.hidden2_LDD, self.bias2_LD = _stacked_linear(length, dim)
         self.classifiers_LVD = nn.Parameter(torch.randn(length, int(codes_NL.max()) + 1, dim) / math.sqrt(dim))
@@ -66,8 +46,8 @@ class GifHead(nn.Module):
         with torch.autocast(device_type=features_BD.device.type, enabled=False):
             z_BD = F.normalize(features_BD.float(), dim=1)
             logits_LBV = self.token_logits(z_BD)
-            codes_LB = self.codes_NL[labels_B].T.long()
-            alignment_B = (z_BD * self._gather_code_vectors(labels_B, z_BD.device)).sum(dim=1)
+            codes_LB = _gather(self.codes_NL, labels_B, np.int64, z_BD.device).T
+            alignment_B = (z_BD * _gather(self.code_vectors_ND, labels_B, np.float32, z_BD.device)).sum(dim=1)
             loss_codes = code_loss(logits_LBV, codes_LB)
             loss_alignment = alignment_loss(alignment_B)
         metrics = {
@@ -86,9 +66,11 @@ class GifHead(nn.Module):
         rows_LVD = F.normalize(self.classifiers_LVD, dim=2)
         return self.scale * torch.bmm(F.normalize(hidden_LBD, dim=2), rows_LVD.mT)
 
-    def _gather_code_vectors(self, labels_B: Tensor, device: torch.device) -> Tensor:
-        rows_BD = np.asarray(self.code_vectors_ND[labels_B.cpu().numpy()], dtype=np.float32)
-        return torch.from_numpy(rows_BD).to(device)
+
+def _gather(rows: NDArray[Any], labels_B: Tensor, dtype: type, device: torch.device) -> Tensor:
+    """The rows of these identities, on their way to the device while the host goes on."""
+    chosen = torch.from_numpy(np.asarray(rows[labels_B.numpy()], dtype=dtype))
+    return (chosen.pin_memory() if device.type == "cuda" else chosen).to(device, non_blocking=True)
 
 
 def code_loss(logits_LBV: Tensor, codes_LB: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
-"""The networks F_θ that turn a face into a feature.
+"""IResNet in the layout of insightface's `recognition/arcface_torch`.
 
-IResNet in the layout of insightface's `recognition/arcface_torch`: the names in its state dict are the same,
-so its published `backbone.pth` files load. `iresnet_tiny` is the same network, narrow and short, for CPUs.
+The names in its state dict are the same, so its published `backbone.pth` files load. `iresnet_tiny` is the same
+network, narrow and short, for CPUs.
 """
 
 # Shapes: B images, C channels, H height, W width, D dimensions of a feature.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -120,20 +120,3 @@ def iresnet100(embedding_dim: int = 512) -> IResNet:
 def iresnet200(embedding_dim: int = 512) -> IResNet:
     """118.8 M parameters at 512 dimensions."""
     return IResNet((6, 26, 60, 6), embedding_dim)
-
-
-BACKBONES: Final[dict[str, Callable[[int], nn.Module]]] = {
-    "iresnet_tiny": iresnet_tiny,
-    "iresnet18": iresnet18,
-    "iresnet34": iresnet34,
-    "iresnet50": iresnet50,
-    "iresnet100": iresnet100,
-    "iresnet200": iresnet200,
-}
-
-
-def build_backbone(name: str, embedding_dim: int) -> nn.Module:
-    """The network called `name` with features of `embedding_dim`, which is the d of the code vectors."""
-    if name not in BACKBONES:
-        raise ValueError(f"there is no backbone {name!r}; there are: {', '.join(BACKBONES)}")
-    return BACKBONES[name](embedding_dim)
