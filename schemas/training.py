@@ -41,6 +41,45 @@ class TrainingConfig(Frozen):
     batch_size: PositiveInt = 512
     """Images of an optimizer step, over all processes together."""
     warmup_steps: NonNegativeInt = 0
+    accumulation: PositiveInt = 1
+    """Parts of a batch that go through the network one after the other, when the whole does not fit its memory."""
+    clip_norm: PositiveFloat | None = None
+    """Largest norm of the gradient; null: as it comes."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """What the backbone computes in; the head and its loss are always in fp32."""
+    sync_batch_norm: bool = True
+    """Normalise over the images of all processes, so that their number does not change the result. False is faster on
+    many GPUs: each then normalises over its own images."""
+    max_skipped: PositiveInt = 10
+    """Steps in a row whose loss or gradient is not finite, which are skipped, before the training gives up."""
+    verified_pairs: NonNegativeInt = 300
+    """Pairs of held-out people of each kind that are verified after every epoch; 0: none."""
     flip: bool = True
     """Mirror every second image at random."""
     augmentation: AugmentationConfig = AugmentationConfig()
+
+
+class TrainingJob(Frozen):
+    """What a process that trains is told. Files are local to its machine, checkpoints in a store that all share."""
+
+    config: TrainingConfig
+    seed: int
+    device: str
+    workers: PositiveInt
+    """Processes that decode images, for each process that trains."""
+    shards: tuple[str, ...]
+    """Faces to train on, as Arrow files."""
+    held_out: tuple[str, ...]
+    """Faces to verify, as Arrow files."""
+    codes: str
+    """DuckDB file of the identity codes."""
+    code_vectors: str
+    """Safetensors file of the code vectors."""
+    store: str
+    checkpoints: str
+    """Folder of the checkpoints in the store."""
+    checkpoint_seconds: NonNegativeFloat
+    checkpoint_steps: PositiveInt | None
+    checkpoints_kept: PositiveInt
+    compile: bool
+    gradient_checkpointing: bool

@@ -14,11 +14,11 @@ from gif_core.devices import pick_device
 from gif_core.encoders.building import build_encoder
 from gif_core.evaluation import draw_pairs, embed_images, raw_pixels
 from gif_core.faces import Faces
+from gif_core.inputs import open_faces
 from gif_core.metrics import MetricsWriter
 from gif_core.models import load_backbone
 from gif_core.verification import Features, Verification, pair_distances, verify_distances
 from schemas.run import RunConfig
-from tasks.inputs import open_faces
 from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 

@@ -33,6 +33,15 @@ class Head(nn.Module):
         """
         raise NotImplementedError
 
+    @property
+    def row_range(self) -> tuple[int, int]:
+        """The identities whose rows a sharded head holds in this process: the first, and the one after the last."""
+        raise NotImplementedError
+
+    def row_tensors(self) -> set[str]:
+        """Names in the state dict of a sharded head whose tensors have a row for each of these identities."""
+        raise NotImplementedError
+
     def attach(self, optimizer: Optimizer) -> None:
         """Get to know the optimizer; called once, before the first step."""
 
