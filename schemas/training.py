@@ -7,7 +7,20 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from schemas.base import Frozen
 
 Probability = Annotated[float, Field(ge=0, le=1)]
-BackboneName = Literal["iresnet_tiny", "iresnet18", "iresnet34", "iresnet50", "iresnet100", "iresnet200"]
+BackboneName = Literal[
+    "iresnet_tiny",
+    "iresnet18",
+    "iresnet34",
+    "iresnet50",
+    "iresnet100",
+    "iresnet200",
+    "mobilefacenet",
+    "vit_tiny",
+    "vit_small",
+    "vit_base",
+    "vit_large",
+    "vit_cvlface_base",
+]
 HeadName = Literal["gif", "arcface", "cosface", "combined_margin", "adaface", "partial_fc"]
 SCALES: Final[dict[str, float]] = {"gif": 16.0}
 MARGINS: Final[dict[str, float]] = {"arcface": 0.5, "cosface": 0.4, "partial_fc": 0.4, "adaface": 0.4}
