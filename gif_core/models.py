@@ -11,13 +11,13 @@ from torch import nn
 
 from gif_core.artifacts.checkpoints import Checkpoint
 from gif_core.backbones.building import build_backbone
-from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, read_rows
+from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, load_tensors, read_rows
 
 
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
     """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
     shutil.copyfile(checkpoint.path(BACKBONE), folder / BACKBONE)
-    head = load_file(checkpoint.path(HEAD))
+    head = load_tensors(checkpoint, HEAD)
     shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
     rows = read_rows(shards, 0, sys.maxsize) if shards else {}
     head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items() if name.startswith(HEAD)}

@@ -145,8 +145,10 @@ def build_state(
     """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_initialisation_seed(seed))
-        model = build_backbone(config.backbone, code_vectors_ND.shape[1])
-        head = build_head(config, codes_NL, code_vectors_ND)
+        model: nn.Module = build_backbone(
+            config.backbone, code_vectors_ND.shape[1], gradient_checkpointing=gradient_checkpointing
+        )
+        head = build_head(config, codes_NL, code_vectors_ND, seed=seed)
     if config.sync_batch_norm:
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]

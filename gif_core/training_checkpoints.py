@@ -48,9 +48,8 @@ def save_state(
 
 def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """Bring the training to where it was, and give the reports of its steps."""
-    state.model.load_state_dict(load_file(checkpoint.path(BACKBONE)))
-    head = load_file(checkpoint.path(HEAD))
-    optimizer = load_file(checkpoint.path(OPTIMIZER))
+    state.model.load_state_dict(load_tensors(checkpoint, BACKBONE))
+    head, optimizer = load_tensors(checkpoint, HEAD), load_tensors(checkpoint, OPTIMIZER)
     if state.head.sharded:
         rows = read_rows(
             [checkpoint.path(name) for name in checkpoint.names(ROWS)],
@@ -64,6 +63,11 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
     state.step = checkpoint.state.step
     reports: list[dict[str, Any]] = checkpoint.state.values["reports"]
     return reports
+
+
+def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
+    """The tensors of a file; there is no file when there are none."""
+    return load_file(checkpoint.path(name)) if checkpoint.names(name) else {}
 
 
 def read_rows(paths: Iterable[Path], first: int, end: int) -> dict[str, Tensor]:
@@ -95,10 +99,9 @@ def _write_files(
         rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
         about = {FIRST_ROW: str(state.head.row_range[0])}
         yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, about)
-    if group.leads:
-        yield checkpoints.write(folder, BACKBONE, state.model.state_dict(), {})
-        yield checkpoints.write(folder, HEAD, head, {})
-        yield checkpoints.write(folder, OPTIMIZER, optimizer, {})
+    for name, tensors in ((BACKBONE, state.model.state_dict()), (HEAD, head), (OPTIMIZER, optimizer)):
+        if tensors and group.leads:
+            yield checkpoints.write(folder, name, tensors, {})
 
 
 def _optimizer_tensors(state: "TrainingState") -> dict[str, Tensor]:

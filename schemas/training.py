@@ -1,13 +1,29 @@
 """Settings of training: backbone, objective (Eq. 7, 8, 10) and schedule."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from schemas.base import Frozen
 
 Probability = Annotated[float, Field(ge=0, le=1)]
-BackboneName = Literal["iresnet_tiny", "iresnet18", "iresnet34", "iresnet50", "iresnet100", "iresnet200"]
+BackboneName = Literal[
+    "iresnet_tiny",
+    "iresnet18",
+    "iresnet34",
+    "iresnet50",
+    "iresnet100",
+    "iresnet200",
+    "mobilefacenet",
+    "vit_tiny",
+    "vit_small",
+    "vit_base",
+    "vit_large",
+    "vit_cvlface_base",
+]
+HeadName = Literal["gif", "arcface", "cosface", "combined_margin", "adaface", "partial_fc"]
+SCALES: Final[dict[str, float]] = {"gif": 16.0}
+MARGINS: Final[dict[str, float]] = {"arcface": 0.5, "cosface": 0.4, "partial_fc": 0.4, "adaface": 0.4}
 
 
 class AugmentationConfig(Frozen):
@@ -27,9 +43,17 @@ class TrainingConfig(Frozen):
     """Faces + codes + code vectors → a face recognition model."""
 
     backbone: BackboneName = "iresnet100"
-    head: Literal["gif"] = "gif"
-    scale: PositiveFloat = 16.0
-    """s, the factor on the cosine logits of Eq. 7."""
+    head: HeadName = "gif"
+    """`gif`: the paper's, on identity codes. The others have a row for each identity, shared out over the processes:
+    `partial_fc` is `cosface` on a sample of the rows in every step."""
+    scale: PositiveFloat | None = None
+    """s, the factor on the cosine logits (Eq. 1 and 7); null: 16 for `gif`, 64 for the others."""
+    margin: NonNegativeFloat | None = None
+    """Of the right class; null: 0.5 for `arcface`, 0.4 for `cosface`, `partial_fc` and `adaface`, 0 for `gif`."""
+    margins: tuple[float, float, float] = (1.0, 0.5, 0.0)
+    """m1, m2 and m3 of `combined_margin`: cos(m1·θ + m2) - m3."""
+    sample_rate: float = Field(default=0.3, gt=0, le=1)
+    """Share of the rows that take part in a step of `partial_fc`, those of the batch's people among them."""
     gamma: NonNegativeFloat = 1.0
     """Weight of L_AR in Eq. 10."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -57,6 +81,16 @@ class TrainingConfig(Frozen):
     flip: bool = True
     """Mirror every second image at random."""
     augmentation: AugmentationConfig = AugmentationConfig()
+
+    @property
+    def scale_of_head(self) -> float:
+        """`scale`, or the usual one of the head."""
+        return SCALES.get(self.head, 64.0) if self.scale is None else self.scale
+
+    @property
+    def margin_of_head(self) -> float:
+        """`margin`, or the usual one of the head."""
+        return MARGINS.get(self.head, 0.0) if self.margin is None else self.margin
 
 
 class TrainingJob(Frozen):

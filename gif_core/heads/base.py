@@ -25,21 +25,18 @@ class Head(nn.Module):
 
     sharded = False
     """Whether each process holds other rows, so that gradients are not averaged over the processes."""
+    row_range: tuple[int, int] = (0, 0)
+    """The identities whose rows a sharded head holds: the first, and the one after the last."""
+
+    def row_tensors(self) -> tuple[str, ...]:
+        """Names of the tensors of the state dict that have a row for each identity of `row_range`."""
+        return ()
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss of un-normalised features that belong to the identities `labels_B`, which lie in the host's memory.
 
         In fp32 also under autocast. A sharded head gives the loss of the batch of all processes, the same in each.
         """
-        raise NotImplementedError
-
-    @property
-    def row_range(self) -> tuple[int, int]:
-        """The identities whose rows a sharded head holds in this process: the first, and the one after the last."""
-        raise NotImplementedError
-
-    def row_tensors(self) -> set[str]:
-        """Names in the state dict of a sharded head whose tensors have a row for each of these identities."""
         raise NotImplementedError
 
     def attach(self, optimizer: Optimizer) -> None:

@@ -5,8 +5,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import cv2
@@ -72,8 +73,11 @@ def files(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable[..., P
     return folder
 
 
-def make_job(files: Path, store: Path, **changes: object) -> TrainingJob:
-    settings = {"backbone": "iresnet_tiny", "batch_size": BATCH, "epochs": EPOCHS, "learning_rate": 2e-5}
+def make_job(
+    files: Path, store: Path, settings_of_training: Mapping[str, object] = MappingProxyType({}), **changes: object
+) -> TrainingJob:
+    settings: dict[str, object] = {"backbone": "iresnet_tiny", "batch_size": BATCH, "epochs": EPOCHS}
+    settings |= {"learning_rate": 2e-5, **settings_of_training}
     given = {
         "config": TrainingConfig.model_validate(settings),
         "seed": 3,
@@ -167,9 +171,38 @@ def assert_same_weights(
         return
     first = prepare(job, ALONE).state
     start = dict([*first.model.named_parameters(), *first.head.named_parameters()])
-    way = sum(float((expected[name] - parameter).square().sum()) for name, parameter in start.items())
+    if first.head.sharded:
+        start["head.safetensorsweight_MD"] = start.pop("weight_MD")
+    way = sum(float((expected[name] - parameter.detach()).square().sum()) for name, parameter in start.items())
     apart = sum(float((expected[name] - found[name]).square().sum()) for name in start)
     assert apart < 0.01**2 * way
+
+
+def test_rows_of_a_shared_classifier_are_found_again_by_another_number_of_processes(
+    files: Path, tmp_path: Path
+) -> None:
+    settings = {"head": "cosface", "scale": 8}
+    undisturbed = make_job(files, tmp_path / "undisturbed", settings)
+    losses = [report.metrics["loss"] for report in run_job(undisturbed, ALONE)]
+    job = make_job(files, tmp_path / "store", settings)
+    start(job, tmp_path, 2, "before.jsonl", 7).communicate()
+    shards = [path.name for path in (tmp_path / "store").rglob("rows-*")]
+    assert sorted(set(shards)) == ["rows-00000.safetensors", "rows-00001.safetensors"]
+    assert [report.metrics["loss"] for report in run_job(job, ALONE)] == pytest.approx(losses, rel=2e-5)
+    assert_same_weights(result(job), result(undisturbed), job, exactly=False)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_sampled_rows_are_carried_on_bit_for_bit(files: Path, tmp_path: Path, optimizer: str) -> None:
+    settings = {"head": "partial_fc", "sample_rate": 0.4, "optimizer": optimizer}
+    undisturbed, job = make_job(files, tmp_path / "a", settings), make_job(files, tmp_path / "b", settings)
+    list(run_job(undisturbed, ALONE))
+    steps = run_job(job, ALONE)
+    while next(steps).step < 7:
+        pass
+    steps.close()  # type: ignore[attr-defined]
+    list(run_job(job, ALONE))
+    assert_same_weights(result(job), result(undisturbed), job, exactly=True)
 
 
 def test_a_consumer_that_leaves_finds_a_checkpoint_of_the_last_step(
