@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from gif_core.backbones.building import build_backbone
 from gif_core.batches import epoch_shape, plan_batches
 from gif_core.faces import Faces
-from gif_core.heads.base import HeadOutput
+from gif_core.heads.base import Head, HeadOutput
 from gif_core.heads.building import build_head
 from gif_core.images import normalize_pixels
 from gif_core.loader import Batch, load_batches
@@ -40,7 +40,7 @@ class TrainingState:
     """All that a training run is at one moment; live objects, which the next step changes."""
 
     model: nn.Module
-    head: nn.Module
+    head: Head
     optimizer: Optimizer
     scheduler: LRScheduler
     step: int = 0
@@ -96,7 +96,7 @@ def build_state(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_initialisation_seed(seed))
         model = build_backbone(config.backbone, code_vectors_ND.shape[1])
-        head = build_head(config, codes_NL, code_vectors_ND)
+        head = build_head(config, codes_NL, code_vectors_ND, seed=seed)
     model, head = model.to(device), head.to(device)
     optimizer = build_optimizer([*model.parameters(), *head.parameters()], config)
     return TrainingState(model, head, optimizer, build_scheduler(optimizer, steps, config.warmup_steps))
@@ -145,6 +145,7 @@ def _run(
 def _take_step(state: TrainingState, batch: Batch, device: torch.device) -> dict[str, float]:
     state.model.train()
     features_BD = state.model(normalize_pixels(batch.images_BHWC, device))
+    state.head.begin_step(batch.labels_B, state.step)
     output: HeadOutput = state.head(features_BD, batch.labels_B)
     metrics = _to_floats(output)
     metrics["learning_rate"] = float(state.scheduler.get_last_lr()[0])

@@ -8,6 +8,7 @@ from schemas.base import Frozen
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 BackboneName = Literal["iresnet_tiny", "iresnet18", "iresnet34", "iresnet50", "iresnet100", "iresnet200"]
+TokenWeights = Literal["uniform", "increasing", "decreasing", "gaussian"]
 
 
 class AugmentationConfig(Frozen):
@@ -31,7 +32,22 @@ class TrainingConfig(Frozen):
     scale: PositiveFloat = 16.0
     """s, the factor on the cosine logits of Eq. 7."""
     gamma: NonNegativeFloat = 1.0
-    """Weight of L_AR in Eq. 10."""
+    """Weight of L_AR in Eq. 10; 0: codes alone."""
+    code_weight: NonNegativeFloat = 1.0
+    """Weight of L_C in Eq. 10; 0: L_AR alone."""
+    token_weights: TokenWeights = "uniform"
+    """λ of Eq. 7 along the code; its sum is 1."""
+    token_margin: NonNegativeFloat = 0.0
+    """Taken off the cosine of a token's right value in Eq. 7; the paper has none."""
+    hidden_layers: NonNegativeInt = 2
+    """Layers between the feature and a token's classifier."""
+    negatives: NonNegativeInt = 1024
+    """People drawn in every step, whose code vectors z·h_y must stand out from in L_AR; the cost does not depend on how
+    many people there are. 0: the paper's Eq. 8, which only pulls."""
+    alignment_scale: PositiveFloat = 16.0
+    """The factor on the cosines of L_AR with negatives."""
+    alignment_margin: NonNegativeFloat = 0.2
+    """Taken off z·h_y in L_AR with negatives."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.1
     momentum: float = Field(default=0.9, ge=0, lt=1)

@@ -13,7 +13,26 @@ from schemas.training import TrainingConfig
 
 
 def build_head(
-    config: TrainingConfig, codes_NL: NDArray[np.integer[Any]], code_vectors_ND: NDArray[np.floating[Any]]
+    config: TrainingConfig,
+    codes_NL: NDArray[np.integer[Any]],
+    code_vectors_ND: NDArray[np.floating[Any]],
+    *,
+    num_values: int | None = None,
+    seed: int = 0,
 ) -> Head:
-    """The head called `config.head`."""
-    return GifHead(codes_NL, code_vectors_ND, scale=config.scale, gamma=config.gamma)
+    """The head called `config.head`; without v (`num_values`) all codes are read once to find it."""
+    return GifHead(
+        codes_NL,
+        code_vectors_ND,
+        num_values=num_values or int(codes_NL.max()) + 1,
+        scale=config.scale,
+        gamma=config.gamma,
+        code_weight=config.code_weight,
+        token_weights=config.token_weights,
+        margin=config.token_margin,
+        hidden_layers=config.hidden_layers,
+        negatives=config.negatives,
+        alignment_scale=config.alignment_scale,
+        alignment_margin=config.alignment_margin,
+        seed=seed,
+    )
