@@ -120,13 +120,20 @@ def begin_training(
     *,
     seed: int,
     group: ProcessGroup,
+    num_values: int | None = None,
     gradient_checkpointing: bool = False,
     compile: bool = False,
 ) -> Training:
     """A training before its first step. The label of an image is its row in `codes_NL` and `code_vectors_ND`."""
     _check_labels(faces.labels_N, len(codes_NL))
     state = build_state(
-        codes_NL, code_vectors_ND, config, seed=seed, group=group, gradient_checkpointing=gradient_checkpointing
+        codes_NL,
+        code_vectors_ND,
+        config,
+        seed=seed,
+        group=group,
+        num_values=num_values,
+        gradient_checkpointing=gradient_checkpointing,
     )
     training = Training(state, faces, config, seed, group, compile)
     check_warmup(config.warmup_steps, training.steps)
@@ -140,6 +147,7 @@ def build_state(
     *,
     seed: int,
     group: ProcessGroup,
+    num_values: int | None = None,
     gradient_checkpointing: bool = False,
 ) -> TrainingState:
     """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device."""
@@ -148,7 +156,7 @@ def build_state(
         model: nn.Module = build_backbone(
             config.backbone, code_vectors_ND.shape[1], gradient_checkpointing=gradient_checkpointing
         )
-        head = build_head(config, codes_NL, code_vectors_ND, seed=seed)
+        head = build_head(config, codes_NL, code_vectors_ND, num_values=num_values, seed=seed)
     if config.sync_batch_norm:
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]

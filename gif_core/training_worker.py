@@ -87,7 +87,7 @@ def open_checkpoints(job: TrainingJob) -> Checkpoints:
 def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
     """The training before its first step."""
     faces = Faces([Path(path) for path in job.shards], workers=job.workers)
-    codes_NL, _ = read_codes(Path(job.codes))
+    codes_NL, shape = read_codes(Path(job.codes))
     vectors_ND = map_tensor(Path(job.code_vectors), VECTORS)
     training = begin_training(
         faces,
@@ -96,6 +96,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         job.config,
         seed=job.seed,
         group=group,
+        num_values=shape.range,
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
     )

@@ -24,6 +24,7 @@ BackboneName = Literal[
 HeadName = Literal["gif", "arcface", "cosface", "combined_margin", "adaface", "partial_fc"]
 SCALES: Final[dict[str, float]] = {"gif": 16.0}
 MARGINS: Final[dict[str, float]] = {"arcface": 0.5, "cosface": 0.4, "partial_fc": 0.4, "adaface": 0.4}
+TokenWeights = Literal["uniform", "increasing", "decreasing", "gaussian"]
 
 
 class AugmentationConfig(Frozen):
@@ -49,13 +50,27 @@ class TrainingConfig(Frozen):
     scale: PositiveFloat | None = None
     """s, the factor on the cosine logits (Eq. 1 and 7); null: 16 for `gif`, 64 for the others."""
     margin: NonNegativeFloat | None = None
-    """Of the right class; null: 0.5 for `arcface`, 0.4 for `cosface`, `partial_fc` and `adaface`, 0 for `gif`."""
+    """Of the right class, or of a token's right value in `gif`; null: 0.5 for `arcface`, 0.4 for `cosface`,
+    `partial_fc` and `adaface`, 0 for `gif`, as in the paper."""
     margins: tuple[float, float, float] = (1.0, 0.5, 0.0)
     """m1, m2 and m3 of `combined_margin`: cos(m1·θ + m2) - m3."""
     sample_rate: float = Field(default=0.3, gt=0, le=1)
     """Share of the rows that take part in a step of `partial_fc`, those of the batch's people among them."""
     gamma: NonNegativeFloat = 1.0
-    """Weight of L_AR in Eq. 10."""
+    """Weight of L_AR in Eq. 10; 0: codes alone."""
+    code_weight: NonNegativeFloat = 1.0
+    """Weight of L_C in Eq. 10; 0: L_AR alone."""
+    token_weights: TokenWeights = "uniform"
+    """λ of Eq. 7 along the code; its sum is 1."""
+    hidden_layers: NonNegativeInt = 2
+    """Layers between the feature and a token's classifier."""
+    negatives: NonNegativeInt = 1024
+    """People drawn in every step, whose code vectors z·h_y must stand out from in L_AR; the cost does not depend on how
+    many people there are. 0: the paper's Eq. 8, which only pulls."""
+    alignment_scale: PositiveFloat = 16.0
+    """The factor on the cosines of L_AR with negatives."""
+    alignment_margin: NonNegativeFloat = 0.2
+    """Taken off z·h_y in L_AR with negatives."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.1
     momentum: float = Field(default=0.9, ge=0, lt=1)

@@ -19,11 +19,30 @@ def build_head(
     codes_NL: NDArray[np.integer[Any]],
     code_vectors_ND: NDArray[np.floating[Any]],
     *,
+    num_values: int | None = None,
     seed: int = 0,
 ) -> Head:
-    """The head called `config.head`; codes are of no matter to those that have a row for each identity."""
+    """The head called `config.head`.
+
+    Without v (`num_values`) all codes are read once to find it. Codes are of no matter to the heads that have a row for
+    each identity.
+    """
     if config.head == "gif":
-        return GifHead(codes_NL, code_vectors_ND, scale=config.scale_of_head, gamma=config.gamma)
+        return GifHead(
+            codes_NL,
+            code_vectors_ND,
+            num_values=num_values or int(codes_NL.max()) + 1,
+            scale=config.scale_of_head,
+            gamma=config.gamma,
+            code_weight=config.code_weight,
+            token_weights=config.token_weights,
+            margin=config.margin_of_head,
+            hidden_layers=config.hidden_layers,
+            negatives=config.negatives,
+            alignment_scale=config.alignment_scale,
+            alignment_margin=config.alignment_margin,
+            seed=seed,
+        )
     return ClassifierHead(
         *code_vectors_ND.shape,
         margin=build_margin(config),

@@ -69,6 +69,7 @@ def make_config(**changes: object) -> TrainingConfig:
         "batch_size": 16,
         "epochs": 2,
         "gamma": 10.0,
+        "negatives": 0,
         "learning_rate": 0.02,
     }
     return TrainingConfig.model_validate(settings | changes)
