@@ -5,8 +5,8 @@
 
 `step`: the trainer with the gif head, the loader that decodes JPEG files, guard rails and figures, against forward,
 backward and SGD step of the bare backbone on one batch that lies in memory. Both in turn, in one run; a round's ratio
-is taken against the reference just before and just after. `processes`: two gloo processes on one thread each against one
-process on one thread, on the same global batches: the time of a step, and how far the losses are apart.
+is taken against the reference just before and just after. `processes`: two gloo processes on one thread each against
+one process on one thread, on the same global batches: the time of a step, and how far the losses are apart.
 """
 
 import argparse
