@@ -60,8 +60,8 @@ def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Non
         )
     if not same_P.any():
         raise UndefinedFiguresError(
-            f"all {len(same_P):,} pairs are of different people: TAR is undefined without pairs of the same person, and "
-            "so is accuracy"
+            f"all {len(same_P):,} pairs are of different people: TAR is undefined without pairs of the same person, "
+            "and so is accuracy"
         )
     if not np.isfinite(score_P).all():
         raise ValueError(f"{(~np.isfinite(score_P)).sum()} pairs have features that are not finite numbers")
@@ -91,4 +91,5 @@ def _distinct(ascending: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 def _accumulate(counts_V: NDArray[np.int32], corner_V: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The share of pairs at or above each corner, from the highest score down, after a first point of none."""
     above_V = np.cumsum(counts_V[::-1], dtype=np.int64)
-    return np.append(0, above_V[corner_V[::-1]]) / above_V[-1]
+    share: NDArray[np.float64] = np.append(0, above_V[corner_V[::-1]]) / above_V[-1]
+    return share
