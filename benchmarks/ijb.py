@@ -2,12 +2,12 @@
 
 python benchmarks/ijb.py [--scale 1.0] [--dim 512] [--rounds 1]
 
-Features are random: a direction for each person, and noise for each template and each image. Sizes are those of IJB-C: 469,375 images,
-23,124 templates, 15,658,489 pairs of 3,531 enrolled templates with the others, 19,557 of them of one person. The plain
-method finds the images of each template and of each media in a loop, multiplies the two templates of each pair, and
-gives all scores to scikit-learn. Both start from the same file of features, mapped into memory, and must end with the
-same figures. Memory is that of a process of its own that runs the fast method: the most that it ever holds, without
-the mapped file of features and without what the libraries take before the set is loaded.
+Features are random: a direction for each person, and noise for each template and each image. Sizes are those of
+IJB-C: 469,375 images, 23,124 templates, 15.66 million pairs of 3,531 enrolled templates with the others, 19,593 of them
+of one person. The plain method finds the images of each template and of each media in a loop, multiplies the two
+templates of each pair, and gives all scores to scikit-learn. Both start from the same file of features, mapped into
+memory, and must end with the same figures. Memory is that of a process of its own that runs the fast method: the most
+that it ever holds, without the mapped file of features and without what the libraries take before the set is loaded.
 """
 
 import argparse

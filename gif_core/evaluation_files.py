@@ -57,14 +57,18 @@ class EvaluationFiles:
             total.update(f"{name}\0{hashlib.sha256(self.read(name)).hexdigest()}\n".encode())
         return total.hexdigest()
 
-    def digest_sizes(self, folder: str = "") -> str:
-        """One digest of the names and sizes of all files below a folder."""
+    def listing(self, folder: str = "") -> dict[str, int]:
+        """The names of all files below a folder, relative to the set's, and their sizes."""
         if not self.fs.isdir(self._path(folder)):
             raise FileNotFoundError(f"evaluation.sets: there is no folder {self.where(folder)}")
         found = self.fs.find(self._path(folder), detail=True)
+        return {path.removeprefix(f"{self.root}/"): int(found[path]["size"]) for path in sorted(found)}
+
+    def digest_sizes(self, folder: str = "") -> str:
+        """One digest of the names and sizes of all files below a folder."""
         total = hashlib.sha256()
-        for path in sorted(found):
-            total.update(f"{path.removeprefix(self.root)}\0{found[path]['size']}\n".encode("utf-8", "surrogateescape"))
+        for name, size in self.listing(folder).items():
+            total.update(f"{name}\0{size}\n".encode("utf-8", "surrogateescape"))
         return total.hexdigest()
 
     def _path(self, name: str) -> str:

@@ -33,26 +33,34 @@ class Enrolment:
 
 
 @dataclass(frozen=True)
-class IjbMeta:
-    """What is known of a set before an image is opened; templates are rows 0 … T−1 in the order of their ids."""
+class IjbFaces:
+    """The faces of a set before an image is opened; templates are rows 0 … T−1 in the order of their ids."""
 
+    where: str
     images: list[str]
     template_N: NDArray[np.int64]
     media_N: NDArray[np.int64]
     points_N52: NDArray[np.float64]
     detector_N: NDArray[np.float64]
     """The detector's score of each face."""
-    num_templates: int
+    template_ids_T: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of faces."""
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class IjbMeta:
+    """All that is known of a set before an image is opened."""
+
+    faces: IjbFaces
     left_P: NDArray[np.int32]
     right_P: NDArray[np.int32]
     same_P: NDArray[np.bool_]
     galleries: dict[str, Enrolment]
     probes: Enrolment | None
     """None, with no galleries, when the set has no files for 1:N."""
-
-    def __len__(self) -> int:
-        """Number of faces."""
-        return len(self.images)
 
 
 def meta_files(name: IjbName) -> dict[str, str]:
@@ -76,41 +84,33 @@ def describe_ijb(files: EvaluationFiles, name: IjbName) -> dict[str, str]:
 
 def read_ijb(files: EvaluationFiles, name: IjbName) -> IjbMeta:
     """Read `meta/`; EvaluationFileError names file, line and column of what is wrong."""
+    faces = read_faces(files, name)
+    pairs = _read(files, meta_files(name)["pairs"], PAIRS)
+    left_P, right_P = (_find_rows(pairs, column, faces) for column in list(PAIRS)[:2])
+    enrolled = _read_enrolments(files, name, faces)
+    probes = enrolled.pop("probes", None)
+    return IjbMeta(faces, left_P, right_P, pairs.array("same").astype(np.bool_), enrolled, probes)
+
+
+def read_faces(files: EvaluationFiles, name: IjbName) -> IjbFaces:
+    """Images with their templates and landmarks, without the pairs."""
     names = meta_files(name)
     faces = _read(files, names["faces"], FACES)
     if not len(faces):
         raise EvaluationFileError(f"{faces.where} names no image")
-    template_ids = np.unique(faces.array("template"))
+    template_ids_T, template_N = np.unique(faces.array("template"), return_inverse=True)
     points_N52, detector_N = _match_points(faces, _read(files, names["points"], POINTS))
-    pairs = _read(files, names["pairs"], PAIRS)
-    left_P, right_P = (_find_rows(pairs, column, template_ids, faces.where) for column in list(PAIRS)[:2])
-    enrolled = _read_enrolments(files, name, template_ids, faces.where)
-    probes = enrolled.pop("probes", None)
-    return IjbMeta(
-        images=faces.texts("image"),
-        template_N=np.searchsorted(template_ids, faces.array("template")),
-        media_N=faces.array("media"),
-        points_N52=points_N52,
-        detector_N=detector_N,
-        num_templates=len(template_ids),
-        left_P=left_P,
-        right_P=right_P,
-        same_P=pairs.array("same").astype(np.bool_),
-        galleries=enrolled,
-        probes=probes,
+    return IjbFaces(
+        faces.where, faces.texts("image"), template_N, faces.array("media"), points_N52, detector_N, template_ids_T
     )
 
 
 class IjbImages:
     """The faces of a set, aligned by their five points."""
 
-    def __init__(self, files: EvaluationFiles, meta: IjbMeta) -> None:
+    def __init__(self, files: EvaluationFiles, faces: IjbFaces) -> None:
         """Nothing is read yet."""
-        self.files, self.meta = files, meta
-
-    def __len__(self) -> int:
-        """Number of faces."""
-        return len(self.meta)
+        self.files, self.faces = files, faces
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB faces [B, 112, 112, 3], in the order asked for."""
@@ -120,10 +120,10 @@ class IjbImages:
         return images_BHWC
 
     def _load_one(self, index: int) -> NDArray[np.uint8]:
-        name = f"{CROPS}/{self.meta.images[index]}"
+        name = f"{CROPS}/{self.faces.images[index]}"
         try:
             encoded = np.frombuffer(self.files.read(name), np.uint8)
-            return align(decode_whole(encoded), self.meta.points_N52[index])
+            return align(decode_whole(encoded), self.faces.points_N52[index])
         except ValueError as error:
             raise EvaluationFileError(f"{self.files.where(name)}: {error}") from None
 
@@ -150,19 +150,17 @@ def _match_points(faces: Columns, points: Columns) -> tuple[NDArray[np.float64],
     return points_N52, points.array("detector score")[rows_N]
 
 
-def _find_rows(table: Columns, column: str, template_ids: NDArray[np.int64], known: str) -> NDArray[Any]:
+def _find_rows(table: Columns, column: str, faces: IjbFaces) -> NDArray[Any]:
     """The rows of templates that a column names by id."""
-    rows = pc.index_in(table.table[column], pa.array(template_ids)).combine_chunks()
+    rows = pc.index_in(table.table[column], pa.array(faces.template_ids_T)).combine_chunks()
     if rows.null_count:
         row = int(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False))[0])
-        raise table.fault(row, column, f"template {table.table[column][row]} has no image in {known}")
+        raise table.fault(row, column, f"template {table.table[column][row]} has no image in {faces.where}")
     found: NDArray[Any] = rows.to_numpy()
     return found
 
 
-def _read_enrolments(
-    files: EvaluationFiles, name: IjbName, template_ids: NDArray[np.int64], known: str
-) -> dict[str, Enrolment]:
+def _read_enrolments(files: EvaluationFiles, name: IjbName, faces: IjbFaces) -> dict[str, Enrolment]:
     """Galleries and probes; none when the set has no file of them, all when it has one."""
     named = {part: meta_files(name)[part] for part in (*GALLERIES[name], "probes")}
     if not any(files.has(file) for file in named.values()):
@@ -170,7 +168,7 @@ def _read_enrolments(
     enrolled = {}
     for part, file in named.items():
         table = _read(files, file, ENROLLED)
-        rows = _find_rows(table, "template", template_ids, known).astype(np.int64)
+        rows = _find_rows(table, "template", faces).astype(np.int64)
         enrolled[part] = _one_row_each(table, rows, is_gallery=part != "probes")
     return enrolled
 

@@ -51,6 +51,13 @@ def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Non
     """Refuse pairs that have no ROC, with the reason."""
     if len(score_P) != len(same_P):
         raise ValueError(f"{len(score_P)} scores for {len(same_P)} pairs")
+    check_kinds(same_P)
+    if not np.isfinite(score_P).all():
+        raise ValueError(f"{(~np.isfinite(score_P)).sum()} pairs have features that are not finite numbers")
+
+
+def check_kinds(same_P: NDArray[np.bool_]) -> None:
+    """Refuse pairs that are all of one kind."""
     if not len(same_P):
         raise UndefinedFiguresError("there are no pairs: nothing can be measured")
     if same_P.all():
@@ -63,8 +70,6 @@ def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Non
             f"all {len(same_P):,} pairs are of different people: TAR is undefined without pairs of the same person, "
             "and so is accuracy"
         )
-    if not np.isfinite(score_P).all():
-        raise ValueError(f"{(~np.isfinite(score_P)).sum()} pairs have features that are not finite numbers")
 
 
 def _count_by_value(

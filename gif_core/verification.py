@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.roc import Roc, UndefinedFiguresError, check_scores, measure_roc, tar_at_far
+from gif_core.roc import Roc, UndefinedFiguresError, check_kinds, check_scores, measure_roc, tar_at_far
 
 Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
 """Rows whose direction is compared; bytes are raw pixels."""
@@ -54,9 +54,8 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
     that one; folds are consecutive and unshuffled.
     """
     same_P = np.asarray(same_P, dtype=np.bool_)
+    check_pairs(same_P, folds)
     check_scores(distance_P, same_P)
-    if len(same_P) < folds:
-        raise UndefinedFiguresError(f"{len(same_P)} pairs cannot be split into {folds} folds")
     correct_KT = _count_correct(distance_P, same_P, folds)
     sizes_K = np.array([len(part) for part in np.array_split(same_P, folds)])
     best_K = (correct_KT.sum(axis=0) - correct_KT).argmax(axis=1)
@@ -69,6 +68,13 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
         tar_at_far={far: tar_at_far(roc, far) for far in FALSE_ACCEPT_RATES},
         roc=roc,
     )
+
+
+def check_pairs(same_P: NDArray[np.bool_], folds: int) -> None:
+    """UndefinedFiguresError when no features could give these pairs figures."""
+    check_kinds(same_P)
+    if len(same_P) < folds:
+        raise UndefinedFiguresError(f"{len(same_P)} pairs cannot be split into {folds} folds")
 
 
 def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float64]:
