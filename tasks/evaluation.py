@@ -121,6 +121,6 @@ def _headline(result: SetResult) -> dict[str, float | int | str]:
     if result.kind == "held_out":
         accuracies = {f"{subject}_accuracy": figures["accuracy"] for subject, figures in result.subjects.items()}
         return {"pairs": result.counts["pairs"], **accuracies}
-    names = ("accuracy", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
+    names = ("accuracy",) if "folds" in result.flags else ("tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
     figures = result.subjects.get("model", {})
     return {f"{result.title}/{name}": figures[name] for name in names if name in figures}
