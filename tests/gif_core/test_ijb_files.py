@@ -55,7 +55,7 @@ def test_ijb_b_has_files_of_its_own_name(tmp_path: Path) -> None:
     files = write_tree(tmp_path, "ijbb", **{"1N_gallery_S1__csv": TREE["1N_gallery_G1.csv"]})
     (tmp_path / "meta/ijbb_1N_gallery_S2.csv").write_text(TREE["1N_gallery_G2.csv"])
     assert list(read_ijb(files, "IJB-B").galleries) == ["S1", "S2"]
-    with pytest.raises(FileNotFoundError, match="ijbc_face_tid_mid.txt"):
+    with pytest.raises(FileNotFoundError, match=r"ijbc_face_tid_mid\.txt"):
         read_ijb(files, "IJB-C")
 
 
@@ -116,10 +116,10 @@ def test_what_is_wrong_with_a_file_is_told_with_file_line_and_column(
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     files = write_tree(tmp_path)
     (tmp_path / "meta/ijbc_1N_gallery_G2.csv").unlink()
-    with pytest.raises(FileNotFoundError, match="there is no file .*ijbc_1N_gallery_G2.csv"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*ijbc_1N_gallery_G2\.csv"):
         read_ijb(files, "IJB-C")
     (tmp_path / "meta/ijbc_template_pair_label.txt").unlink()
-    with pytest.raises(FileNotFoundError, match="template_pair_label.txt"):
+    with pytest.raises(FileNotFoundError, match=r"template_pair_label\.txt"):
         read_ijb(files, "IJB-C")
 
 
@@ -127,9 +127,9 @@ def test_images_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
     files = write_tree(tmp_path)
     (tmp_path / "loose_crop/2.jpg").write_bytes(b"no image")
     images = IjbImages(files, read_ijb(files, "IJB-C").faces)
-    with pytest.raises(FileNotFoundError, match="loose_crop/1.jpg"):
+    with pytest.raises(FileNotFoundError, match=r"loose_crop/1\.jpg"):
         images.load(np.array([0]))
-    with pytest.raises(EvaluationFileError, match="loose_crop/2.jpg: not an image"):
+    with pytest.raises(EvaluationFileError, match=r"loose_crop/2\.jpg: not an image"):
         images.load(np.array([1]))
 
 
