@@ -3,8 +3,8 @@
 python benchmarks/ijb.py [--scale 1.0] [--dim 512] [--rounds 1]
 
 Features are random: a direction for each person, and noise for each template and each image. Sizes are those of
-IJB-C: 469,375 images, 23,124 templates, 15.66 million pairs of 3,531 enrolled templates with the others, 19,593 of them
-of one person. The plain method finds the images of each template and of each media in a loop, multiplies the two
+IJB-C: 469,375 images, 23,124 templates, 15,658,489 pairs of 3,531 enrolled templates with others, 19,557 of them of one
+person. The plain method finds the images of each template and of each media in a loop, multiplies the two
 templates of each pair, and gives all scores to scikit-learn. Both start from the same file of features, mapped into
 memory, and must end with the same figures. Memory is that of a process of its own that runs the fast method: the most
 that it ever holds, without the mapped file of features and without what the libraries take before the set is loaded.
@@ -66,12 +66,12 @@ def make_set(folder: Path, scale: float, dim: int) -> Task:
 
 
 def make_pairs(rng: np.random.Generator, person: np.ndarray, enrolled: int, scale: float) -> tuple[np.ndarray, ...]:
-    """Each other template with the enrolled one of its person, and random pairs of two people, in random order."""
+    """Other templates with the enrolled one of their person, and random pairs of two people, by enrolled template."""
     others = np.arange(enrolled, len(person))
-    genuine = np.stack([person[others], others], axis=1)
+    genuine = np.stack([person[others], others], axis=1)[: max(30, int(GENUINE * scale))]
     count = max(2000, int((PAIRS - GENUINE) * scale**2))
-    pairs = np.stack([rng.integers(0, enrolled, count), rng.choice(others, count)], axis=1)
-    pairs = np.concatenate([genuine, pairs[person[pairs[:, 0]] != person[pairs[:, 1]]]])
+    pairs = np.stack([rng.integers(0, enrolled, 2 * count), rng.choice(others, 2 * count)], axis=1)
+    pairs = np.concatenate([genuine, pairs[person[pairs[:, 0]] != person[pairs[:, 1]]][:count]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     return pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.int32), person[pairs[:, 0]] == person[pairs[:, 1]]
 

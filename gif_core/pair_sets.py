@@ -60,7 +60,10 @@ class FolderImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]."""
-        return np.stack([self._load_one(self.names[index]) for index in indices.tolist()])
+        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
+        for place, index in enumerate(indices.tolist()):
+            images_BHWC[place] = self._load_one(self.names[index])
+        return images_BHWC
 
     def _load_one(self, name: str) -> NDArray[np.uint8]:
         content = self.files.read(name)

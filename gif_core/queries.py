@@ -22,6 +22,7 @@ PARQUET_TABLES: Final[Tables] = {
     "least_cohesive": ("embedding", "least_cohesive.parquet"),
     "scores": ("evaluation", "scores.parquet"),
     "cmc": ("evaluation", "cmc.parquet"),
+    "errors": ("evaluation", "errors.parquet"),
     "code_quality": ("tokenization", "quality.parquet"),
 }
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}

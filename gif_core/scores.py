@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import cv2
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from gif_core.ijb import RANKS, Identification, TemplateVerification
 from gif_core.metrics import MetricsWriter
+from gif_core.pairs import Images, Pairs
 from gif_core.roc import Roc
-from gif_core.verification import Verification
+from gif_core.verification import Verification, worst_errors
 
 FORMAT: Final = 2
 """Of `scores.json`."""
@@ -39,7 +41,23 @@ ROC: Final = pa.schema(
     ]
 )
 CMC: Final = pa.schema([("set", pa.string()), ("subject", pa.string()), ("rank", pa.int64()), ("share", pa.float64())])
+ERRORS: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("subject", pa.string()),
+        ("same", pa.bool_()),
+        ("distance", pa.float64()),
+        ("threshold", pa.float64()),
+        ("left", pa.int64()),
+        ("right", pa.int64()),
+        ("left_image", pa.binary()),
+        ("right_image", pa.binary()),
+    ]
+)
+"""The most confident errors: numbers of the images in their set, and the images as JPEG files."""
 ROC_POINTS: Final = 400
+ERRORS_SHOWN: Final = 8
+"""Errors of each kind that are kept."""
 Figures = dict[str, float]
 
 
@@ -57,6 +75,8 @@ class SetResult:
     undefined: str | None = None
     curves: dict[str, Roc] = field(default_factory=dict)
     ranks: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of `errors.parquet`, without the set."""
     parts: list[str] = field(default_factory=list)
     """The stored parts that features were read from."""
     parts_computed: int = 0
@@ -86,8 +106,26 @@ def identification_figures(result: Identification) -> Figures:
     return figures | {f"rank_{rank}": float(result.cmc[rank - 1]) for rank in RANKS}
 
 
+def error_rows(
+    subject: str,
+    images: Images,
+    pairs: Pairs,
+    distance_P: NDArray[np.float64],
+    threshold: float,
+    most: int = ERRORS_SHOWN,
+) -> list[dict[str, Any]]:
+    """The most confident false matches and misses of a subject, with their images."""
+    worst = worst_errors(distance_P, pairs.same, threshold, most)
+    sides = {"left": pairs.left[worst], "right": pairs.right[worst]}
+    columns: dict[str, list[Any]] = {"same": pairs.same[worst].tolist(), "distance": distance_P[worst].tolist()}
+    for side, rows in sides.items():
+        columns |= {side: rows.tolist(), f"{side}_image": [_encode(image) for image in images.load(rows)]}
+    about = {"subject": subject, "threshold": threshold}
+    return [{**about, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
+
+
 def write_scores(folder: Path, results: Sequence[SetResult], model: str) -> None:
-    """Write `scores.json`, `scores.parquet`, `metrics.parquet`, `roc.parquet` and `cmc.parquet`."""
+    """Write `scores.json` and the tables of scores, metrics, ROC, CMC and errors."""
     sets = {result.title: result.describe() for result in results}
     (folder / "scores.json").write_text(json.dumps({"format": FORMAT, "model": model, "sets": sets}, indent=1))
     rows = [row for result in results for row in _rows(result, model)]
@@ -98,12 +136,19 @@ def write_scores(folder: Path, results: Sequence[SetResult], model: str) -> None
     pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / "roc.parquet")
     ranks = [_ranks(result.title, subject, cmc) for result in results for subject, cmc in result.ranks.items()]
     pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
+    errors = [{"set": result.title, **row} for result in results for row in result.errors]
+    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
 
 
 def read_scores(path: Path) -> dict[str, Mapping[str, Any]]:
     """The sets of a `scores.json` by their names."""
     sets: dict[str, Mapping[str, Any]] = json.loads(path.read_text("utf-8"))["sets"]
     return sets
+
+
+def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
+    content: bytes = cv2.imencode(".jpg", cv2.cvtColor(image_HWC, cv2.COLOR_RGB2BGR))[1].tobytes()
+    return content
 
 
 def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:

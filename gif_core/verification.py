@@ -82,6 +82,17 @@ def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: ND
     return _distances(features_ND, left_P, features_ND, right_P)
 
 
+def worst_errors(
+    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], threshold: float, most: int
+) -> NDArray[np.int64]:
+    """Pairs on which the threshold errs by most: up to `most` false matches, then up to `most` misses."""
+    match_P = distance_P < threshold
+    false_matches, misses = np.flatnonzero(match_P & ~same_P), np.flatnonzero(~match_P & same_P)
+    nearest = false_matches[np.argsort(distance_P[false_matches], kind="stable")]
+    furthest = misses[np.argsort(-distance_P[misses], kind="stable")]
+    return np.concatenate([nearest[:most], furthest[:most]])
+
+
 def _distances(
     left_ND: Features,
     left_P: NDArray[np.int64],

@@ -17,7 +17,7 @@ from gif_core.models import load_backbone
 from gif_core.pair_sets import PairSet
 from gif_core.pairs import Images, draw_pairs
 from gif_core.roc import UndefinedFiguresError
-from gif_core.scores import SetResult, pair_figures, write_scores
+from gif_core.scores import SetResult, error_rows, pair_figures, write_scores
 from gif_core.verification import PROTOCOL, Features, check_pairs, pair_distances, verify_distances
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
@@ -71,8 +71,11 @@ def _evaluate_pairs(config: RunConfig, inputs: Inputs, given: PairSettings, work
     rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
     left, right = np.split(places, 2)
     for subject, features in _features(config, inputs, pair_set.images, rows):
-        found = verify_distances(pair_distances(features, left, right), pairs.same, config.evaluation.folds)
+        distance = pair_distances(features, left, right)
+        found = verify_distances(distance, pairs.same, config.evaluation.folds)
         result.subjects[subject], result.curves[subject] = pair_figures(found), found.roc
+        if subject == "model":
+            result.errors = error_rows(subject, pair_set.images, pairs, distance, found.threshold)
     return result
 
 

@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize
 
 from gif_core.roc import UndefinedFiguresError
-from gif_core.verification import pair_distances, verify_distances, verify_pairs
+from gif_core.verification import pair_distances, verify_distances, verify_pairs, worst_errors
 
 
 def make_pairs(pairs: int = 237, dim: int = 6, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -131,6 +131,14 @@ def test_distances_in_chunks_equal_distances_at_once(monkeypatch: pytest.MonkeyP
 def test_pairs_of_one_kind_alone_have_no_figure(same: bool, undefined: str) -> None:
     with pytest.raises(UndefinedFiguresError, match=f"all 20 pairs are of .*: {undefined} is undefined"):
         verify_distances(np.ones(20), np.full(20, same))
+
+
+def test_the_worst_errors_are_the_nearest_strangers_and_the_furthest_mates() -> None:
+    distance = np.array([0.1, 0.5, 0.9, 1.0, 1.5, 2.0, 0.3])
+    same = np.array([True, False, False, True, True, False, False])
+    assert worst_errors(distance, same, 1.0, most=2).tolist() == [6, 1, 4, 3]
+    assert worst_errors(distance, same, 1.0, most=9).tolist() == [6, 1, 2, 4, 3]
+    assert worst_errors(distance, same, 0.0, most=9).tolist() == [4, 3, 0]
 
 
 ADVERSARIAL = {

@@ -153,6 +153,9 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
     assert {tuple(row.values()) for row in curves} == {
         (name, subject) for name in sets for subject in sets[name]["subjects"]
     }
+    for row in pq.read_table(artifact.path("errors.parquet")).to_pylist():
+        assert row["same"] == (row["distance"] >= row["threshold"]), "all of them are errors"
+        assert cv2.imdecode(np.frombuffer(row["left_image"], np.uint8), cv2.IMREAD_COLOR).shape == (112, 112, 3)
     assert set(pq.read_table(artifact.path("cmc.parquet"))["set"].to_pylist()) == {"IJB-C", "synthetic-IJB-C"}
 
 
