@@ -16,6 +16,8 @@ from schemas.errors import GifError
 Kind = Literal["text", "integer", "number", "truth"]
 TYPES: Final = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "truth": pa.int8()}
 WORDS: Final = {"text": "a name", "integer": "a whole number", "number": "a finite number", "truth": "0 or 1"}
+BLOCK: Final = 16 * 2**20
+"""Bytes that are read in one go."""
 SHOWN: Final = 40
 """Characters of what was found that a message repeats."""
 
@@ -108,23 +110,37 @@ class Columns:
 def read_columns(where: str, content: bytes, kinds: Mapping[str, Kind], *, separator: str, header: int = 0) -> Columns:
     """Read the first columns of a file by their kinds; of a comma-separated file any number of others may follow.
 
-    pyarrow reads it in one go. When that fails the file is read again line by line, which forgives repeated blanks
-    and otherwise finds the line and the column at fault.
+    pyarrow reads it block by block. Where that fails the block is read again line by line, which forgives repeated
+    blanks and otherwise finds the line and the column at fault.
     """
-    table = _read_at_once(content, kinds, separator, header)
-    if table is None:
-        table = _read_carefully(where, content, kinds, separator, header)
-    return Columns(where, content, header, tuple(kinds), table)
+    tables = []
+    for first, block in _blocks(content, header):
+        table = _read_at_once(block, kinds, separator)
+        tables.append(_read_carefully(where, first, block, kinds, separator) if table is None else table)
+    empty = pa.schema([(name, TYPES[kind]) for name, kind in kinds.items()]).empty_table()
+    return Columns(where, content, header, tuple(kinds), pa.concat_tables([empty, *tables]))
 
 
-def _read_at_once(content: bytes, kinds: Mapping[str, Kind], separator: str, header: int) -> Any | None:
+def _blocks(content: bytes, header: int) -> Iterator[tuple[int, bytes]]:
+    """Whole lines behind the header, some megabytes at a time, and the number of the first line of each."""
+    start = 0
+    for _ in range(header):
+        start = content.find(b"\n", start) + 1 or len(content)
+    line = header + 1
+    while start < len(content):
+        end = content.find(b"\n", start + BLOCK) + 1 or len(content)
+        block = content[start:end]
+        yield line, block
+        line, start = line + block.count(b"\n"), end
+
+
+def _read_at_once(content: bytes, kinds: Mapping[str, Kind], separator: str) -> Any | None:
     """The table; None when anything in it is not as it must be."""
-    first = next((line for number, line in _lines(content) if number > header and line.strip()), b"")
-    others = [f"other {number}" for number in range(first.count(separator.encode()) + 1 - len(kinds))]
+    others = [f"other {number}" for number in range(content.partition(b"\n")[0].count(b",") + 1 - len(kinds))]
     try:
         table = csv.read_csv(
             pa.BufferReader(content),
-            csv.ReadOptions(column_names=[*kinds, *(others if separator == "," else [])], skip_rows=header),
+            csv.ReadOptions(column_names=[*kinds, *(others if separator == "," else [])]),
             csv.ParseOptions(delimiter=separator, quote_char=False),
             csv.ConvertOptions(
                 column_types={name: TYPES[kind] for name, kind in kinds.items()},
@@ -146,10 +162,10 @@ def _is_plain(column: Any, kind: Kind) -> bool:
     return kind == "integer" or not pc.any(pc.match_substring_regex(column, r"^\s*$|\s")).as_py()
 
 
-def _read_carefully(where: str, content: bytes, kinds: Mapping[str, Kind], separator: str, header: int) -> Any:
+def _read_carefully(where: str, first: int, content: bytes, kinds: Mapping[str, Kind], separator: str) -> Any:
     values: dict[str, list[Any]] = {name: [] for name in kinds}
-    for number, line in _lines(content):
-        if number <= header or not line.strip():
+    for number, line in _lines(content, first):
+        if not line.strip():
             continue
         cells = _cells(f"{where}, line {number}", line, list(kinds), separator)
         for place, (name, kind) in enumerate(kinds.items(), start=1):
@@ -161,15 +177,14 @@ def _read_carefully(where: str, content: bytes, kinds: Mapping[str, Kind], separ
     return pa.table({name: pa.array(values[name], TYPES[kind]) for name, kind in kinds.items()})
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines and their numbers from 1 on, one at a time."""
-    start, number = 0, 0
+def _lines(content: bytes, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Lines and their numbers, one at a time."""
+    start, number = 0, first
     while start < len(content):
-        number += 1
         end = content.find(b"\n", start)
         end = len(content) if end < 0 else end
         yield number, content[start:end]
-        start = end + 1
+        start, number = end + 1, number + 1
 
 
 def _cells(where: str, line: bytes, names: Sequence[str], separator: str) -> list[str]:

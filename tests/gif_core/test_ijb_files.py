@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
+from gif_core import evaluation_files
 from gif_core.evaluation_files import EvaluationFileError, EvaluationFiles
 from gif_core.ijb_files import IjbImages, IjbName, describe_ijb, read_ijb
 from schemas.errors import GifError
@@ -111,6 +112,22 @@ def test_what_is_wrong_with_a_file_is_told_with_file_line_and_column(
     with pytest.raises(EvaluationFileError, match=f"meta/ijbc_{file}.*{words}") as caught:
         read_ijb(files, "IJB-C")
     assert isinstance(caught.value, GifError)
+
+
+@pytest.mark.parametrize("block", [1, 7, 20])
+def test_files_of_many_blocks_are_read_and_their_faults_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(evaluation_files, "BLOCK", block)
+    changed = TREE["template_pair_label.txt"].replace("\n", "\n\n") + "7  12 1"
+    meta = read_ijb(write_tree(tmp_path, template_pair_label__txt=changed), "IJB-C")
+    assert meta.same_P.tolist() == [True, False, False, True]
+    assert meta.faces.detector_N.tolist() == [0.15, 0.25, 0.35, 0.45]
+    assert meta.galleries["G1"].subject_G.tolist() == [70]
+    with pytest.raises(EvaluationFileError, match=r"line 8, column 3 \(same\)"):
+        read_ijb(write_tree(tmp_path, template_pair_label__txt=f"{changed}\n7 12 no"), "IJB-C")
+    with pytest.raises(EvaluationFileError, match=r"line 3, column 2 \(subject\)"):
+        read_ijb(write_tree(tmp_path, **{"1N_gallery_G1__csv": "a,b\n7,1\n7,2"}), "IJB-C")
 
 
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
