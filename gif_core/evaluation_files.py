@@ -39,6 +39,11 @@ class EvaluationFiles:
         """The address of a file, for messages."""
         return f"{self.address.rstrip('/')}/{name}" if name else self.address
 
+    @property
+    def whole_address(self) -> str:
+        """Where the set is for processes that have another working folder."""
+        return str(self.fs.unstrip_protocol(self.root))
+
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
         return bool(self.fs.isfile(self._path(name)))

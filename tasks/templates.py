@@ -56,7 +56,7 @@ def evaluate_templates(
     counts["same"] = int(meta.same_P.sum())
     result = SetResult(given.title, given.kind, PROTOCOL, vars(flags), counts, {SUBJECT: {}})
     plan = plan_features(len(meta.faces), {**_describe_model(training), **holds})
-    tree = Tree(address, name, holds["meta"])
+    tree = Tree(files.whole_address, name, holds["meta"])
     features = _open_features(config, training.ref, tree, plan, result, anew=anew)
     _measure(result, meta, features, flags)
     return result
