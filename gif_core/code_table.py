@@ -9,14 +9,17 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.code_index import pack_codes, unpack_codes
 from gif_core.tokenization import Codes, CodeShape, check_codes
+from schemas.errors import GifError
 
 FORMAT_VERSION = 1
 DUCKDB_FILE = "codes.duckdb"
 PARQUET_FILE = "codes.parquet"
+REMEDY = "make the codes again with 'gif run --from embedding' on these faces"
 
 
 def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table) -> None:
@@ -59,6 +62,24 @@ def read_codes(path: Path) -> tuple[Codes, CodeShape]:
     if len(codes) != int(meta["identities"]) or len(tokens) != len(codes) * shape.length:
         raise ValueError(f"{path} has {len(codes)} codes, {len(tokens)} tokens; its meta says {meta}")
     return tokens.reshape(len(codes), shape.length), shape
+
+
+def read_shape(path: Path) -> CodeShape:
+    """Length and range of the codes in a `codes.duckdb`."""
+    with duckdb.connect(path, read_only=True) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    return CodeShape(int(meta["length"]), int(meta["range"]))
+
+
+def check_identities(codes: Path, identities: Path) -> None:
+    """Refuse codes of other people than these: row i of `codes.parquet` must be identity i of `identities.parquet`."""
+    has, wanted = (pq.read_table(path, columns=["identity_id", "label"]) for path in (codes, identities))
+    if len(has) != len(wanted):
+        raise GifError(f"there are codes of {len(has):,} identities and faces of {len(wanted):,}: {REMEDY}")
+    differ = pc.or_(*(pc.not_equal(has[name], wanted[name].cast(has[name].type)) for name in has.column_names))
+    if (row := pc.index(differ, True).as_py()) >= 0:
+        known, given = (f"{table['identity_id'][row]} ({table['label'][row]})" for table in (has, wanted))
+        raise GifError(f"the codes are those of other people: identity {known} where the faces have {given}: {REMEDY}")
 
 
 def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:

@@ -1,20 +1,27 @@
 """A trained model as files: safetensors for the weights, JSON for what they are."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from gif_core.artifacts.checkpoints import Checkpoint
 from gif_core.backbones.building import build_backbone
+from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, load_tensors, read_rows
 
 
-def save_model(folder: Path, model: nn.Module, head: nn.Module, description: dict[str, Any]) -> None:
-    """Write `backbone.safetensors`, `head.safetensors` and `model.json`."""
-    for name, module in (("backbone", model), ("head", head)):
-        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in module.state_dict().items()}
-        save_file(tensors, folder / f"{name}.safetensors")
+def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
+    """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
+    shutil.copyfile(checkpoint.path(BACKBONE), folder / BACKBONE)
+    head = load_tensors(checkpoint, HEAD)
+    shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
+    rows = read_rows(shards, 0, sys.maxsize) if shards else {}
+    head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items() if name.startswith(HEAD)}
+    save_file(head, folder / HEAD)
     (folder / "model.json").write_text(json.dumps(description, indent=1, sort_keys=True))
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 STARTED_BY: Final = "GIF_STARTED_BY"
 """Environment variable with the number of the process that waits for the result."""
+FAULT: Final = "fault"
+"""What a process that tells its progress in JSON calls the reason why it cannot go on, and need not be tried again."""
 
 
 def end_with_parent(seconds: float = 0.5) -> None:

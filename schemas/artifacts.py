@@ -89,6 +89,15 @@ class Manifest(Stored):
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
+class CheckpointState(Stored):
+    """The commit point of a checkpoint: one without it does not exist for anybody."""
+
+    step: int = Field(ge=0)
+    files: tuple[StoredFile, ...]
+    values: dict[str, Any]
+    """What the computation keeps besides tensors."""
+
+
 class Tag(Stored):
     """A named pointer to an artifact, such as `latest` or `champion`."""
 

@@ -1,9 +1,10 @@
 """How a run is executed. Nothing here changes a result, so nothing here is part of an artifact's key."""
 
 import os
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from schemas.base import Frozen
 
@@ -29,4 +30,25 @@ class ExecutionConfig(Frozen):
     part_megabytes: PositiveInt = 32
     """Size of a part: what a killed run has to do again at most, and what one task of Prefect does."""
     processes: PositiveInt | None = None
-    """Processes under torchrun that share separation. None: one for each GPU; without GPUs the run itself does it."""
+    """Processes under torchrun that share separation and training on a machine. None: one for each GPU; without GPUs
+    the run itself does it."""
+    nodes: str = Field(default="1", pattern=r"^[1-9][0-9]*(:[1-9][0-9]*)?$")
+    """Machines that train together, `4`, or at least two and at most four of them, `2:4`. The same run is started on
+    each, and its store is one that all reach."""
+    rendezvous: str | None = None
+    """`host:port` of the machine at which the others meet it, when there are several."""
+    restarts: NonNegativeInt = 3
+    """Times that torchrun starts its processes again when one of them fails; they go on from the last checkpoint."""
+    checkpoint_seconds: NonNegativeFloat = 600.0
+    """Longest time between two checkpoints of training."""
+    checkpoint_steps: PositiveInt | None = None
+    """Most steps between two checkpoints of training; null: only time counts."""
+    checkpoints_kept: PositiveInt = 2
+    compile: bool = False
+    """Let torch.compile make the backbone faster; the first step takes minutes."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass rather than keep them: less memory, more time."""
+    tensorboard: Path | None = None
+    """Folder to which training writes events that TensorBoard shows live, one below it for each model."""
+    wandb: str | None = None
+    """Project of Weights & Biases to log training to; its package must be installed."""

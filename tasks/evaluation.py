@@ -13,6 +13,7 @@ from gif_core.devices import pick_device
 from gif_core.encoders.building import build_encoder
 from gif_core.evaluation import embed_images, raw_pixels
 from gif_core.evaluation_sets import open_pair_set
+from gif_core.inputs import open_faces
 from gif_core.models import load_backbone
 from gif_core.pair_sets import PairSet
 from gif_core.pairs import Images, draw_pairs
@@ -22,7 +23,6 @@ from gif_core.verification import PROTOCOL, Features, check_pairs, pair_distance
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig
-from tasks.inputs import open_faces
 from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 from tasks.templates import evaluate_templates

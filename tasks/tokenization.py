@@ -6,10 +6,10 @@ from gif_core.artifacts import Draft
 from gif_core.code_means import mean_cosines, sum_by_prefix
 from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
+from gif_core.inputs import open_code_vectors
 from gif_core.token_alignment import align_tokens
 from gif_core.tokenization import Codes, CodeShape, Vectors, code_shape, draw_codes, tokenize
 from schemas.run import RunConfig
-from tasks.inputs import open_code_vectors
 from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from gif_core.processes import STARTED_BY
+from gif_core.processes import FAULT, STARTED_BY
+from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 
 logger = logging.getLogger(__name__)
@@ -26,12 +27,28 @@ def count_processes(execution: ExecutionConfig) -> int:
     return execution.processes or max(gpus, 1)
 
 
-def run_module(module: str, arguments: Sequence[str], processes: int) -> Iterator[dict[str, Any]]:
+def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
+    """Options with which the machines of a job find each other, and start again together when one of them fails."""
+    restarts = f"--max-restarts={execution.restarts}"
+    if execution.nodes == "1":
+        return ["--standalone", restarts]
+    if execution.rendezvous is None:
+        raise GifError(
+            f"execution.nodes={execution.nodes} needs execution.rendezvous: the host:port of one of the machines, "
+            "the same on all of them"
+        )
+    meeting = [f"--rdzv-id={name}", "--rdzv-backend=c10d", f"--rdzv-endpoint={execution.rendezvous}"]
+    return [f"--nnodes={execution.nodes}", *meeting, restarts]
+
+
+def run_module(
+    module: str, arguments: Sequence[str], processes: int, options: Sequence[str] = ("--standalone",)
+) -> Iterator[dict[str, Any]]:
     """Start the module in so many processes and give the JSON objects that it prints, a line each.
 
     Whatever ends this generator ends the processes: an error, a cancelled run, or the death of this process.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, f"--nproc-per-node={processes}"]
     threads = max(1, (os.cpu_count() or 1) // processes)
     environment = {**os.environ, STARTED_BY: str(os.getpid())}
     environment.setdefault("OMP_NUM_THREADS", str(threads))
@@ -55,7 +72,10 @@ def run_module(module: str, arguments: Sequence[str], processes: int) -> Iterato
 def _objects(process: subprocess.Popen[str], said: deque[str]) -> Iterator[dict[str, Any]]:
     for line in process.stdout or ():
         if line.startswith("{"):
-            yield json.loads(line)
+            told = json.loads(line)
+            if FAULT in told:
+                raise GifError(told[FAULT])
+            yield told
         else:
             said.append(line)
             logger.info("%s", line.rstrip())

@@ -1,56 +1,123 @@
-"""Training as a cached task."""
+"""Training as a cached task that carries on from its last checkpoint, on this machine or on another."""
 
-from collections import deque
-from collections.abc import Collection
+from collections.abc import Iterator
+from typing import Any, Final
 
-from gif_core.artifacts import Draft
-from gif_core.code_table import read_codes
+from gif_core.artifacts import Artifact, Draft
+from gif_core.artifacts.checkpoints import checkpoint_folder
+from gif_core.code_table import check_identities, read_shape
 from gif_core.devices import pick_device
-from gif_core.metrics import MetricsWriter
+from gif_core.inputs import open_code_vectors
 from gif_core.models import save_model
-from gif_core.training import TrainingStep, train
+from gif_core.process_group import ProcessGroup
+from gif_core.training import TrainingReport
+from gif_core.training_logs import TrainingLogs
+from gif_core.training_worker import open_checkpoints, run_job
+from schemas.errors import GifError
 from schemas.run import RunConfig
-from tasks.inputs import open_code_vectors, open_faces
+from schemas.training import TrainingJob
 from tasks.progress import track
 from tasks.stage import Inputs, stage_task
+from tasks.torchrun import count_processes, rendezvous_options, run_module
+
+WORK: Final = ".work"
+SHOWN: Final = {
+    "loss": ("loss", ".3f"),
+    "code_accuracy": ("code", ".0%"),
+    "accuracy": ("right", ".0%"),
+    "alignment": ("z·h", ".2f"),
+    "verification_accuracy": ("unseen", ".1%"),
+    "images_per_second": ("img/s", ".0f"),
+}
+"""Headline figures of a training, those of them that its head has: how they are called and written."""
 
 
 @stage_task("training")
 def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """A backbone learns to predict the code of a face and to meet its code vector (Eq. 10)."""
-    faces = open_faces(inputs["ingestion"], "identities", config.execution.workers)
-    codes, shape = read_codes(inputs["tokenization"].path("codes.duckdb"))
-    vectors = open_code_vectors(inputs["separation"])
-    device = pick_device(config.execution.device)
-    steps = train(faces, codes, vectors, config.training, seed=config.seed, device=device)
-    tail: deque[dict[str, float]] = deque()
-    with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
-        for step in track(steps, "training", lambda step: (step.step, step.steps), _describe):
-            figures = step.metrics | {"images_per_second": step.images_per_second}
-            writer.add(step.step, figures)
-            tail.append(figures)
-            if len(tail) > max(step.steps // 20, 1):
-                tail.popleft()
-    description = {
-        "backbone": config.training.backbone,
-        "embedding_dim": vectors.shape[1],
-        "length": shape.length,
-        "range": shape.range,
-        "codes": inputs["tokenization"].ref.key,
-    }
-    save_model(draft.folder, step.state.model, step.state.head, description)
-    draft.metrics |= {"steps": step.step, **_means(tail)}
+    check_identities(inputs["tokenization"].path("codes.parquet"), inputs["ingestion"].path("identities.parquet"))
+    job = _describe_job(config, inputs, draft)
+    checkpoints = open_checkpoints(job)
+    if draft.anew:
+        checkpoints.remove()
+    reports: list[TrainingReport] = []
+    with _open_logs(config, draft) as logs:
+        for report in track(_run(job, config, draft), "training", lambda at: (at.step, at.steps), _describe):
+            logs.add(report)
+            reports.append(report)
+    result = checkpoints.newest()
+    if result is None or result.state.step < result.state.values["steps"]:
+        raise GifError("training ended before its last step; run it again and it goes on from its last checkpoint")
+    save_model(draft.folder, result, _describe_model(config, inputs))
+    draft.metrics |= {"steps": result.state.step, **_means(reports)}
+    draft.spent.append(job.checkpoints)
 
 
-def _describe(step: TrainingStep) -> str:
-    figures = step.metrics
-    return (
-        f"loss {figures['loss']:.3f}  code {figures['code_accuracy']:.0%}  "
-        f"z·h {figures['alignment']:.2f}  {step.images_per_second:.0f} img/s"
+def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Iterator[TrainingReport]:
+    """Here, or in several processes under torchrun."""
+    processes = count_processes(config.execution)
+    if processes == 1 and config.execution.nodes == "1":
+        return run_job(job, ProcessGroup(pick_device(job.device)))
+    path = draft.folder / WORK / "job.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(job.model_dump_json())
+    options = rendezvous_options(config.execution, draft.ref.key[:12])
+    told = run_module("gif_core.training_worker", [str(path)], processes, options)
+    return (TrainingReport(**figures) for figures in told)
+
+
+def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob:
+    """What the processes need to know; files that lie in object storage are fetched first."""
+    faces, execution = inputs["ingestion"], config.execution
+    return TrainingJob(
+        config=config.training,
+        seed=config.seed,
+        device=execution.device,
+        workers=execution.workers,
+        shards=_paths(faces, "identities-"),
+        held_out=_paths(faces, "held_out-"),
+        codes=str(inputs["tokenization"].path("codes.duckdb")),
+        code_vectors=str(inputs["separation"].path("code_vectors.safetensors")),
+        store=config.store,
+        checkpoints=checkpoint_folder("training", draft.ref, draft.inputs),
+        checkpoint_seconds=execution.checkpoint_seconds,
+        checkpoint_steps=execution.checkpoint_steps,
+        checkpoints_kept=execution.checkpoints_kept,
+        compile=execution.compile,
+        gradient_checkpointing=execution.gradient_checkpointing,
     )
 
 
-def _means(tail: Collection[dict[str, float]]) -> dict[str, float]:
-    """Mean of the main figures over the last steps."""
-    names = ("loss", "code_accuracy", "alignment", "images_per_second")
-    return {name: sum(figures[name] for figures in tail) / len(tail) for name in names}
+def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:
+    return tuple(str(artifact.path(name)) for name in artifact.names(prefix))
+
+
+def _open_logs(config: RunConfig, draft: Draft) -> TrainingLogs:
+    given, name = config.execution.tensorboard, draft.ref.key[:12]
+    events = given / name if given else draft.folder / "tensorboard"
+    return TrainingLogs(draft.folder / "metrics.parquet", events, wandb=config.execution.wandb, name=name)
+
+
+def _describe_model(config: RunConfig, inputs: Inputs) -> dict[str, Any]:
+    shape = read_shape(inputs["tokenization"].path("codes.duckdb"))
+    return {
+        "backbone": config.training.backbone,
+        "embedding_dim": open_code_vectors(inputs["separation"]).shape[1],
+        "head": config.training.head,
+        "length": shape.length,
+        "range": shape.range,
+        "codes": inputs["tokenization"].ref.key,
+        "settings": config.training.model_dump(mode="json"),
+    }
+
+
+def _describe(report: TrainingReport) -> str:
+    figures = {name: report.metrics[name] for name in SHOWN if name in report.metrics}
+    return "  ".join(f"{SHOWN[name][0]} {figures[name]:{SHOWN[name][1]}}" for name in figures)
+
+
+def _means(reports: list[TrainingReport]) -> dict[str, float]:
+    """Mean of the headline figures over the last twentieth of the reports."""
+    tail = reports[-max(len(reports) // 20, 1) :]
+    found = {name: [report.metrics[name] for report in tail if name in report.metrics] for name in SHOWN}
+    return {name: sum(values) / len(values) for name, values in found.items() if values}

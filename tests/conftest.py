@@ -1,4 +1,4 @@
-"""Real parts for the tests: an S3 server and a Prefect server, each started once, when first asked for."""
+"""Real parts for the tests: an S3 server and a Prefect server, each started once, when first asked for; shards."""
 
 import os
 import signal
@@ -6,13 +6,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from gif_core.shards import SCHEMA
 from schemas.loading import load_config
 from schemas.run import RunConfig
 
@@ -173,3 +175,21 @@ def tiny_settings() -> dict[str, object]:
 def tiny(tmp_path: Path) -> RunConfig:
     """The same, with a store of its own."""
     return load_config({**TINY, "store": str(tmp_path / "store")})
+
+
+WriteShard = Callable[[Path, Sequence[tuple[int, str, bytes]], int], Path]
+
+
+@pytest.fixture(scope="session")
+def write_shard() -> WriteShard:
+    """Writes identity, name and encoded image of some faces, `batch_size` of them in a record batch."""
+
+    def write(path: Path, faces: Sequence[tuple[int, str, bytes]], batch_size: int) -> Path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+            for start in range(0, len(faces), batch_size):
+                columns = zip(*faces[start : start + batch_size], strict=True)
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+                writer.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+        return path
+
+    return write

@@ -50,6 +50,8 @@ class Draft:
     anew: bool = False
     """Whether everything is to be made again, whatever of it is stored."""
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
+    spent: list[str] = field(default_factory=list)
+    """Folders of the store that nobody needs once this is published."""
     begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
     """Files that are being digested and stored already."""
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "gif-store"))
@@ -193,6 +195,8 @@ class ArtifactStore:
             seconds=time.monotonic() - draft.started,
         )
         self._commit(draft, manifest, replace=replace)
+        for folder in draft.spent:
+            self.storage.remove(folder)
         return draft.ref
 
     def _commit(self, draft: Draft, manifest: Manifest, *, replace: bool) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
+from gif_core.artifacts.checkpoints import CHECKPOINTS
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.runs import list_runs
@@ -93,7 +94,18 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
         for place, attempt in sorted(attempts.items())
         if place not in published and _is_over(place, attempt, written, before)
     ]
-    return abandoned + list(_unused_parts(store, time.time() - PARTS_KEPT * older_than))
+    kept = time.time() - PARTS_KEPT * older_than
+    return [*abandoned, *_unused_parts(store, kept), *_old_checkpoints(store, kept)]
+
+
+def _old_checkpoints(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+    """Checkpoints of computations that nobody has carried on for long."""
+    found: dict[str, Attempt] = {}
+    for file in store.storage.find(CHECKPOINTS):
+        found.setdefault("/".join(file.path.split("/")[:3]), Attempt()).add(file)
+    for folder, seen in sorted(found.items()):
+        if seen.touched < before:
+            yield Leftover(folder, seen.size)
 
 
 def _unused_parts(store: ArtifactStore, before: float) -> Iterator[Leftover]:

@@ -12,6 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from gif_core.backbones.base import Backbone
+
 IMAGE_SIZE: Final = 112
 
 
@@ -45,7 +47,7 @@ class IResNetBlock(nn.Module):
         return summed
 
 
-class IResNet(nn.Module):
+class IResNet(Backbone):
     """Images [B, 3, 112, 112] to features [B, D], not normalised."""
 
     def __init__(
@@ -77,7 +79,9 @@ class IResNet(nn.Module):
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Features before normalisation; the last two layers stay in fp32 under autocast."""
         x = self.prelu(self.bn1(self.conv1(images_BCHW)))
-        x = self.bn2(self.layer4(self.layer3(self.layer2(self.layer1(x)))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = self.run_blocks(stage, x)
+        x = self.bn2(x)
         with torch.autocast(device_type=x.device.type, enabled=False):
             features_BD: Tensor = self.features(self.fc(x.float().flatten(1)))
         return features_BD

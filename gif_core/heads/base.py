@@ -25,6 +25,12 @@ class Head(nn.Module):
 
     sharded = False
     """Whether each process holds other rows, so that gradients are not averaged over the processes."""
+    row_range: tuple[int, int] = (0, 0)
+    """The identities whose rows a sharded head holds: the first, and the one after the last."""
+
+    def row_tensors(self) -> tuple[str, ...]:
+        """Names of the tensors of the state dict that have a row for each identity of `row_range`."""
+        return ()
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss of un-normalised features that belong to the identities `labels_B`, which lie in the host's memory.

@@ -8,12 +8,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.heads.base import Head
+from gif_core.heads.classifier import ClassifierHead
 from gif_core.heads.gif import GifHead
+from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
 from schemas.training import TrainingConfig
 
 
 def build_head(
-    config: TrainingConfig, codes_NL: NDArray[np.integer[Any]], code_vectors_ND: NDArray[np.floating[Any]]
+    config: TrainingConfig,
+    codes_NL: NDArray[np.integer[Any]],
+    code_vectors_ND: NDArray[np.floating[Any]],
+    *,
+    num_values: int | None = None,
+    seed: int = 0,
 ) -> Head:
-    """The head called `config.head`."""
-    return GifHead(codes_NL, code_vectors_ND, scale=config.scale, gamma=config.gamma)
+    """The head called `config.head`.
+
+    Without v (`num_values`) all codes are read once to find it. Codes are of no matter to the heads that have a row for
+    each identity.
+    """
+    if config.head == "gif":
+        return GifHead(
+            codes_NL,
+            code_vectors_ND,
+            num_values=num_values or int(codes_NL.max()) + 1,
+            scale=config.scale_of_head,
+            gamma=config.gamma,
+            code_weight=config.code_weight,
+            token_weights=config.token_weights,
+            margin=config.margin_of_head,
+            hidden_layers=config.hidden_layers,
+            negatives=config.negatives,
+            alignment_scale=config.alignment_scale,
+            alignment_margin=config.alignment_margin,
+            seed=seed,
+        )
+    return ClassifierHead(
+        *code_vectors_ND.shape,
+        margin=build_margin(config),
+        scale=config.scale_of_head,
+        sample_rate=config.sample_rate if config.head == "partial_fc" else 1.0,
+        seed=seed,
+    )
+
+
+def build_margin(config: TrainingConfig) -> CombinedMargin:
+    """The margin of a head with a row for each identity."""
+    if config.head == "combined_margin":
+        return CombinedMargin(*config.margins)
+    if config.head == "adaface":
+        return AdaptiveMargin(config.margin_of_head)
+    if config.head == "arcface":
+        return CombinedMargin(1.0, config.margin_of_head, 0.0)
+    return CombinedMargin(1.0, 0.0, config.margin_of_head)

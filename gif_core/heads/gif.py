@@ -1,9 +1,10 @@
-"""The paper's head: it learns identity codes (Eq. 7) and pulls features to the code vectors (Eq. 8)."""
+"""The paper's head: it learns identity codes (Eq. 7) and brings features to the code vectors (Eq. 8)."""
 
-# Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token.
+# Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token,
+# K people drawn in a step.
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,14 +13,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gif_core.heads.base import Head, HeadOutput
+from schemas.training import TokenWeights
+
+NEGATIVES: Final = 507
+"""The second part of the seed of the negatives of a step."""
 
 
 class GifHead(Head):
-    """L = L_C + gamma · L_AR (Eq. 10).
+    """L = code_weight · L_C + gamma · L_AR (Eq. 10).
 
-    H_φj is Linear, ReLU, Linear, ReLU from d to d on the normalised feature; all l are stacked and run as one
+    H_φj is `hidden_layers` times Linear, ReLU from d to d on the normalised feature; all l are stacked and run as one
     batched product. Biases start at zero and the rows of U^j at about unit length: a normalised feature
     has entries of 1/√d, which PyTorch's default biases would drown.
+
+    L_AR is Eq. 8 with `negatives=0`. Otherwise it is the margin softmax of z·h_y against the frozen code vectors of
+    as many other people, drawn anew in every step: CosFace with centres that are given, at a cost that does not depend
+    on N. All processes draw the same, so that their number does not change the loss. The paper's head is
+    `negatives=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -27,55 +37,85 @@ class GifHead(Head):
         codes_NL: NDArray[np.integer[Any]],
         code_vectors_ND: NDArray[np.floating[Any]],
         *,
+        num_values: int,
         scale: float,
         gamma: float,
+        code_weight: float = 1.0,
+        token_weights: TokenWeights = "uniform",
+        margin: float = 0.0,
+        hidden_layers: int = 2,
+        negatives: int = 0,
+        alignment_scale: float = 16.0,
+        alignment_margin: float = 0.0,
+        seed: int = 0,
     ) -> None:
         """Codes and code vectors stay where they are, in memory or mapped from a file: only rows in use are read."""
         super().__init__()
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
-        self.scale, self.gamma = scale, gamma
         self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
-        self.hidden1_LDD, self.bias1_LD = _stacked_linear(length, dim)
-        self.hidden2_LDD, self.bias2_LD = _stacked_linear(length, dim)
-        self.classifiers_LVD = nn.Parameter(torch.randn(length, int(codes_NL.max()) + 1, dim) / math.sqrt(dim))
+        self.scale, self.margin, self.code_weight, self.gamma = scale, margin, code_weight, gamma
+        self.negatives, self.seed, self.drawn_K = negatives, seed, np.empty(0, dtype=np.int64)
+        self.alignment_scale, self.alignment_margin = alignment_scale, alignment_margin
+        self.weight_of_token_L = weigh_tokens(token_weights, length)
+        self.hidden_LDD = nn.ParameterList(_he_weights(length, dim) for _ in range(hidden_layers))
+        self.bias_LD = nn.ParameterList(torch.zeros(length, dim) for _ in range(hidden_layers))
+        self.classifiers_LVD = nn.Parameter(torch.randn(length, num_values, dim) / math.sqrt(dim))
+
+    def begin_step(self, labels_B: Tensor, step: int) -> None:
+        """Draw the people whom the features of this step are held against."""
+        self.drawn_K = draw_people(len(self.codes_NL), self.negatives, seed=self.seed, step=step)
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss and its parts, in fp32 also under autocast."""
         with torch.autocast(device_type=features_BD.device.type, enabled=False):
             z_BD = F.normalize(features_BD.float(), dim=1)
-            logits_LBV = self.token_logits(z_BD)
-            codes_LB = _gather(self.codes_NL, labels_B, np.int64, z_BD.device).T
-            alignment_B = (z_BD * _gather(self.code_vectors_ND, labels_B, np.float32, z_BD.device)).sum(dim=1)
-            loss_codes = code_loss(logits_LBV, codes_LB)
-            loss_alignment = alignment_loss(alignment_B)
+            cosines_LBV = self.token_cosines(z_BD)
+            codes_LB = _gather(self.codes_NL, labels_B.numpy(), np.int64, z_BD.device).T
+            own_BD = _gather(self.code_vectors_ND, labels_B.numpy(), np.float32, z_BD.device)
+            alignment_B = (z_BD * own_BD).sum(dim=1)
+            loss_codes = self._code_loss(cosines_LBV, codes_LB)
+            loss_alignment = self._alignment_loss(z_BD, alignment_B, labels_B)
         metrics = {
             "loss_codes": loss_codes.detach(),
             "loss_alignment": loss_alignment.detach(),
             "alignment": alignment_B.detach().mean(),
         }
-        loss = loss_codes + self.gamma * loss_alignment
-        return HeadOutput(loss, metrics | _accuracies(logits_LBV.detach(), codes_LB))
+        loss = self.code_weight * loss_codes + self.gamma * loss_alignment
+        return HeadOutput(loss, metrics | _accuracies(cosines_LBV.detach(), codes_LB))
+
+    def token_cosines(self, z_BD: Tensor) -> Tensor:
+        """cos(u, H_φj(z)) of Eq. 7, for every token j and every value."""
+        x_LBD = z_BD.expand(len(self.classifiers_LVD), -1, -1)
+        for weight_LDD, bias_LD in zip(self.hidden_LDD, self.bias_LD, strict=True):
+            x_LBD = F.relu(torch.baddbmm(bias_LD[:, None], x_LBD, weight_LDD))
+        return torch.bmm(F.normalize(x_LBD, dim=2), F.normalize(self.classifiers_LVD, dim=2).mT)
 
     def token_logits(self, z_BD: Tensor) -> Tensor:
-        """The exponents of Eq. 7, s · cos(u, H_φj(z)), for every token j and every value."""
-        z_LBD = z_BD.expand(len(self.hidden1_LDD), -1, -1)
-        hidden_LBD = F.relu(torch.baddbmm(self.bias1_LD[:, None], z_LBD, self.hidden1_LDD))
-        hidden_LBD = F.relu(torch.baddbmm(self.bias2_LD[:, None], hidden_LBD, self.hidden2_LDD))
-        rows_LVD = F.normalize(self.classifiers_LVD, dim=2)
-        return self.scale * torch.bmm(F.normalize(hidden_LBD, dim=2), rows_LVD.mT)
+        """The exponents of Eq. 7 without a margin, s · cos(u, H_φj(z)): their softmax is the chance of a value."""
+        return self.scale * self.token_cosines(z_BD)
+
+    def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
+        own_LBV = F.one_hot(codes_LB, cosines_LBV.shape[2])
+        logits_LBV = self.scale * (cosines_LBV - self.margin * own_LBV)
+        return code_loss(logits_LBV, codes_LB, self.weight_of_token_L.to(codes_LB.device))
+
+    def _alignment_loss(self, z_BD: Tensor, alignment_B: Tensor, labels_B: Tensor) -> Tensor:
+        if not self.negatives:
+            return alignment_loss(alignment_B)
+        if not len(self.drawn_K):
+            raise ValueError("the negatives of a step are drawn by begin_step, which comes before forward")
+        others_KD = _gather(self.code_vectors_ND, self.drawn_K, np.float32, z_BD.device)
+        is_own_BK = _to_device(torch.from_numpy(labels_B.numpy()[:, None] == self.drawn_K), z_BD.device)
+        others_BK = (z_BD @ others_KD.T).masked_fill(is_own_BK, -torch.inf)
+        return contrastive_loss(alignment_B, others_BK, scale=self.alignment_scale, margin=self.alignment_margin)
 
 
-def _gather(rows: NDArray[Any], labels_B: Tensor, dtype: type, device: torch.device) -> Tensor:
-    """The rows of these identities, on their way to the device while the host goes on."""
-    chosen = torch.from_numpy(np.asarray(rows[labels_B.numpy()], dtype=dtype))
-    return (chosen.pin_memory() if device.type == "cuda" else chosen).to(device, non_blocking=True)
-
-
-def code_loss(logits_LBV: Tensor, codes_LB: Tensor) -> Tensor:
-    """L_C of Eq. 7: the cross entropy of each token, batch mean, weighted with λ_j = 1/l."""
-    return F.cross_entropy(logits_LBV.flatten(0, 1), codes_LB.flatten())
+def code_loss(logits_LBV: Tensor, codes_LB: Tensor, weight_L: Tensor) -> Tensor:
+    """L_C of Eq. 7: Σ_j λ_j times the cross entropy of token j, batch mean."""
+    loss_LB = F.cross_entropy(logits_LBV.flatten(0, 1), codes_LB.flatten(), reduction="none").view_as(codes_LB)
+    return weight_L @ loss_LB.mean(dim=1)
 
 
 def alignment_loss(alignment_B: Tensor) -> Tensor:
@@ -83,14 +123,51 @@ def alignment_loss(alignment_B: Tensor) -> Tensor:
     return 0.5 * (alignment_B - 1).square().mean()
 
 
-def _stacked_linear(length: int, dim: int) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weights [L, D_in, D_out] of l layers with He's initialisation, and zero biases."""
-    weight_LDD = torch.randn(length, dim, dim) * math.sqrt(2 / dim)
-    return nn.Parameter(weight_LDD), nn.Parameter(torch.zeros(length, dim))
+def contrastive_loss(alignment_B: Tensor, others_BK: Tensor, *, scale: float, margin: float) -> Tensor:
+    """-log softmax of s·(z·h_y - margin) against s·z·h_k of all others k, batch mean; -inf is no other."""
+    logits_BK = scale * torch.cat([alignment_B[:, None] - margin, others_BK], dim=1)
+    return F.cross_entropy(logits_BK, torch.zeros(len(logits_BK), dtype=torch.long, device=logits_BK.device))
 
 
-def _accuracies(logits_LBV: Tensor, codes_LB: Tensor) -> dict[str, Tensor]:
+def weigh_tokens(pattern: TokenWeights, length: int) -> Tensor:
+    """λ_1 to λ_l, of sum 1; `gaussian` has its middle in the middle token and a deviation of l/4."""
+    place_L = torch.arange(1, length + 1, dtype=torch.float32)
+    match pattern:
+        case "uniform":
+            weight_L = torch.ones(length)
+        case "increasing":
+            weight_L = place_L
+        case "decreasing":
+            weight_L = place_L.flip(0)
+        case "gaussian":
+            weight_L = torch.exp(-0.5 * ((place_L - (length + 1) / 2) / (length / 4)).square())
+    return weight_L / weight_L.sum()
+
+
+def draw_people(num_identities: int, count: int, *, seed: int, step: int) -> NDArray[np.int64]:
+    """`count` different people, or everybody where there are no more; a function of seed and step."""
+    if count >= num_identities:
+        return np.arange(num_identities)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, NEGATIVES, step]))
+    return np.sort(rng.choice(num_identities, count, replace=False, shuffle=False))
+
+
+def _gather(rows: NDArray[Any], labels: NDArray[np.int64], dtype: type, device: torch.device) -> Tensor:
+    """The rows of these identities, on their way to the device while the host goes on."""
+    return _to_device(torch.from_numpy(np.asarray(rows[labels], dtype=dtype)), device)
+
+
+def _to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
+def _he_weights(length: int, dim: int) -> Tensor:
+    """Weights [L, D_in, D_out] of l layers with He's initialisation."""
+    return torch.randn(length, dim, dim) * math.sqrt(2 / dim)
+
+
+def _accuracies(cosines_LBV: Tensor, codes_LB: Tensor) -> dict[str, Tensor]:
     """Share of images with the right value of token j, and with the whole code right."""
-    right_LB = logits_LBV.argmax(dim=2) == codes_LB
+    right_LB = cosines_LBV.argmax(dim=2) == codes_LB
     tokens = {f"token_accuracy/{j}": row_B.float().mean() for j, row_B in enumerate(right_LB, start=1)}
     return tokens | {"code_accuracy": right_LB.all(dim=0).float().mean()}

@@ -2,19 +2,25 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import pyarrow.parquet as pq
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, LogFilter, LogFilterTimestamp
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
+from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 
 PROJECT = Path(__file__).parents[2]
@@ -60,6 +66,53 @@ def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_a
     second = list_runs(store)[0]
     assert {stage: done.action for stage, done in second.stages.items()} == {"tokenization": "computed"}
     assert second.stages["tokenization"].key == first.stages["tokenization"].key
+
+
+def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_next_run_goes_on(
+    store: ArtifactStore, prefect_api: str, tiny_settings: dict[str, Any], wait: Callable[..., None]
+) -> None:
+    settings = tiny_settings | {
+        "training": tiny_settings["training"] | {"epochs": 40, "verified_pairs": 0},
+        "execution": {"device": "cpu", "processes": 2, "workers": 1, "checkpoint_steps": 10},
+    }
+    config = f"config={json.dumps(settings)}"
+    printed = prefect(prefect_api, "deployment", "run", "gif/full-pipeline", "-p", config)
+    run = UUID(re.search(r"UUID: (\S+)", printed).group(1))  # type: ignore[union-attr]
+    folder = Path(store.storage.url.removeprefix("file://")) / "checkpoints"
+    wait(lambda: bool(list(folder.rglob("state.json"))), seconds=180, what="a checkpoint")
+    ranks = training_processes(store)
+    assert len(ranks) == 3, "torchrun and two ranks"
+    with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+        client.set_flow_run_state(run, Cancelling())
+        wait(lambda: client.read_flow_run(run).state_name == "Cancelled", seconds=90, what="the end of the run")
+    wait(lambda: not training_processes(store), seconds=15, what="the end of its processes")
+    reached = max(int(state.parent.name.split("-")[0]) for state in folder.rglob("state.json"))
+    assert 10 <= reached < 200
+
+    prefect(prefect_api, "deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
+    latest = list_runs(store)[0]
+    assert latest.state == "completed"
+    model = store.open(store.ref("training", latest.stages["training"].key))
+    steps = pq.read_table(model.path("metrics.parquet"))["step"].to_pylist()
+    assert sorted(set(steps)) == list(range(1, max(steps) + 1)), "the steps before the cancellation are there too"
+    assert f"training goes on after step {reached}" in logs_of(latest, prefect_api)
+    assert not list(folder.rglob("*.*")), "nobody needs the checkpoints any more"
+
+
+def training_processes(store: ArtifactStore) -> list[int]:
+    """Processes that train for this store."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    place = store.storage.url.removeprefix("file://")
+    return [
+        int(line.split()[0]) for line in listed.splitlines() if "gif_core.training_worker" in line and place in line
+    ]
+
+
+def logs_of(record: RunRecord, prefect_api: str) -> str:
+    """All lines that Prefect's server was sent since the run began."""
+    after = LogFilter(timestamp=LogFilterTimestamp(after_=record.started_at))
+    with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+        return "\n".join(log.message for log in client.read_logs(after))
 
 
 def test_the_weekly_run_of_retrain_is_among_the_scheduled_runs(

@@ -1,9 +1,19 @@
+import copy
+from pathlib import Path
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
+from gif_core.backbones.base import Backbone
 from gif_core.backbones.building import BACKBONES, build_backbone
 from gif_core.backbones.iresnet import IResNet, IResNetBlock
+from gif_core.backbones.mobilefacenet import mobilefacenet
+from gif_core.backbones.vit import DropPath, VisionTransformer
+from gif_core.backbones.weights import load_foreign_weights
+from gif_core.encoders.weights import WeightsError
+from schemas.training import TrainingConfig
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -18,6 +28,10 @@ def count_parameters(model: nn.Module) -> int:
         ("iresnet50", 43_590_848),
         ("iresnet100", 65_156_160),
         ("iresnet200", 118_833_920),
+        ("vit_tiny", 19_137_792),
+        ("vit_small", 76_023_296),
+        ("vit_base", 113_833_472),
+        ("vit_large", 255_684_352),
     ],
 )
 def test_parameter_counts_are_insightfaces(name: str, parameters: int) -> None:
@@ -73,11 +87,12 @@ def test_stride_is_in_the_second_convolution_of_a_stage() -> None:
 def test_every_backbone_ends_in_the_asked_dimension(name: str) -> None:
     with torch.device("meta"):
         model = build_backbone(name, 96)
-    assert isinstance(model, IResNet)
-    assert model.fc.out_features == model.features.num_features == 96
+    last = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)][-1]
+    assert last.num_features == 96
+    assert [module.out_features for module in model.modules() if isinstance(module, nn.Linear)][-1] == 96
 
 
-@pytest.mark.parametrize("name", ["iresnet_tiny", "iresnet18"])
+@pytest.mark.parametrize("name", ["iresnet_tiny", "iresnet18", "mobilefacenet", "vit_tiny"])
 def test_faces_become_features(name: str) -> None:
     with torch.inference_mode():
         assert build_backbone(name, 96)(torch.zeros(2, 3, 112, 112)).shape == (2, 96)
@@ -102,13 +117,168 @@ def test_convolutions_start_as_normals_of_a_tenth() -> None:
             assert module.weight.std().item() == pytest.approx(0.1, rel=0.1)
 
 
-def test_features_are_fp32_under_autocast() -> None:
-    model = build_backbone("iresnet_tiny", 32)
+@pytest.mark.parametrize("name", ["iresnet_tiny", "mobilefacenet", "vit_tiny"])
+def test_features_are_fp32_under_autocast(name: str) -> None:
+    model = build_backbone(name, 32)
     with torch.autocast(device_type="cpu", dtype=torch.bfloat16):
         features = model(torch.zeros(2, 3, 112, 112))
     assert features.dtype == torch.float32
 
 
 def test_unknown_backbone_gets_the_list_of_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no backbone 'resnet'.*iresnet_tiny.*iresnet200"):
+    with pytest.raises(ValueError, match=r"no backbone 'resnet'.*iresnet_tiny.*vit_cvlface_base"):
         build_backbone("resnet", 512)
+
+
+def test_every_backbone_can_be_configured_by_its_name() -> None:
+    assert set(get_args(TrainingConfig.model_fields["backbone"].annotation)) == set(BACKBONES)
+
+
+def test_transformers_state_dict_names_are_insightfaces() -> None:
+    with torch.device("meta"):
+        names = list(build_backbone("vit_tiny", 512).state_dict())
+    parts = ["norm1.weight", "norm1.bias", "attn.qkv.weight", "attn.proj.weight", "attn.proj.bias", "norm2.weight"]
+    parts += ["norm2.bias", "mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"]
+    norm = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
+    expected = ["pos_embed", "mask_token", "patch_embed.proj.weight", "patch_embed.proj.bias"]
+    expected += [f"blocks.{block}.{part}" for block in range(12) for part in parts]
+    expected += ["norm.weight", "norm.bias", "feature.0.weight", *(f"feature.1.{part}" for part in norm)]
+    expected += ["feature.2.weight", *(f"feature.3.{part}" for part in norm)]
+    assert names == expected
+
+
+def test_cvlfaces_transformer_has_its_shape() -> None:
+    with torch.device("meta"):
+        model = build_backbone("vit_cvlface_base", 512)
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert shapes["patch_embed.proj.weight"] == (512, 3, 8, 8)
+    assert shapes["pos_embed"] == (1, 196, 512)
+    assert shapes["blocks.23.mlp.fc1.weight"] == (1536, 512)
+    assert "mask_token" not in shapes
+    assert model.blocks[0].attn.heads == 16
+
+
+def test_mobilefacenets_names_and_shapes_are_insightfaces() -> None:
+    """Places in the state dict that tell its layout: nested `layers`, groups, the convolution over the whole map."""
+    with torch.device("meta"):
+        shapes = {name: tuple(value.shape) for name, value in mobilefacenet(512).state_dict().items()}
+    expected = {
+        "layers.0.layers.0.weight": (128, 3, 3, 3),
+        "layers.0.layers.2.weight": (128,),
+        "layers.1.layers.0.weight": (128, 2, 3, 3),
+        "layers.2.layers.1.layers.0.weight": (128, 1, 3, 3),
+        "layers.3.layers.3.layers.2.layers.0.weight": (128, 128, 1, 1),
+        "layers.4.layers.2.layers.1.running_var": (256,),
+        "layers.5.layers.5.layers.0.layers.0.weight": (256, 256, 1, 1),
+        "layers.6.layers.0.layers.0.weight": (512, 256, 1, 1),
+        "layers.7.layers.1.layers.1.layers.2.weight": (256,),
+        "conv_sep.layers.0.weight": (512, 256, 1, 1),
+        "features.layers.0.layers.0.weight": (512, 1, 7, 7),
+        "features.layers.2.weight": (512, 512),
+        "features.layers.3.running_mean": (512,),
+    }
+    assert {name: shapes.get(name) for name in expected} == expected
+    with torch.device("meta"):
+        assert count_parameters(mobilefacenet(512)) == 2_059_520
+
+
+def make_small(name: str) -> Backbone:
+    """A backbone of each family that is quick on one core."""
+    torch.manual_seed(0)
+    if name == "vit":
+        return VisionTransformer(16, patch=28, width=24, depth=8, heads=3, drop_path=0.5, masked=0.3)
+    return build_backbone(name, 16)
+
+
+@pytest.mark.parametrize("name", ["iresnet_tiny", "mobilefacenet", "vit"])
+def test_checkpointing_changes_neither_features_nor_gradients_nor_statistics(name: str) -> None:
+    plain = make_small(name).train()
+    saving = copy.deepcopy(plain)
+    saving.gradient_checkpointing = True
+    images = torch.randn(3, 3, 112, 112)
+    for _ in range(2):
+        features = []
+        for model in (plain, saving):
+            torch.manual_seed(1)
+            model.zero_grad()
+            features.append(model(images))
+            features[-1].square().mean().backward()
+        assert torch.equal(*features)
+        for (part, one), other in zip(plain.named_parameters(), saving.parameters(), strict=True):
+            assert one.grad is None or torch.equal(one.grad, other.grad), part
+    assert all(torch.equal(value, saving.state_dict()[part]) for part, value in plain.state_dict().items())
+    norms = [module for module in saving.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    assert {int(module.num_batches_tracked) for module in norms if module.num_batches_tracked is not None} == {2}
+
+
+@pytest.mark.parametrize("name", ["iresnet_tiny", "mobilefacenet", "vit"])
+def test_checkpointing_keeps_fewer_tensors_for_the_backward_pass(name: str) -> None:
+    kept = []
+    for saving in (False, True):
+        model, sizes = make_small(name).train(), []
+        model.gradient_checkpointing = saving
+        with torch.autograd.graph.saved_tensors_hooks(lambda x, s=sizes: (s.append(x.numel()), x)[1], lambda x: x):
+            model(torch.randn(2, 3, 112, 112))
+        kept.append(sum(sizes))
+    assert kept[1] < 0.7 * kept[0]
+
+
+def test_every_part_of_a_transformer_is_learned() -> None:
+    model = make_small("vit").train()
+    model(torch.randn(8, 3, 112, 112)).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+
+
+def test_drop_path_keeps_the_mean_and_is_off_in_evaluation() -> None:
+    torch.manual_seed(0)
+    drop, branch = DropPath(0.25), torch.ones(4000, 1, 1)
+    dropped = drop(branch)
+    assert dropped.unique().tolist() == [0.0, pytest.approx(1 / 0.75)]
+    assert dropped.mean().item() == pytest.approx(1, abs=0.04)
+    assert torch.equal(drop.eval()(branch), branch)
+
+
+def test_a_transformer_is_random_in_training_by_the_seed_alone_and_not_in_evaluation() -> None:
+    model, images = make_small("vit"), torch.randn(4, 3, 112, 112)
+
+    def features(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            return copy.deepcopy(model)(images)
+
+    assert torch.equal(features(1), features(1))
+    assert not torch.equal(features(1), features(2))
+    model.eval()
+    assert torch.equal(features(1), features(2))
+
+
+def test_masked_tokens_are_replaced_by_the_learned_one() -> None:
+    model = make_small("vit")
+    x, kept = torch.randn(2, 3, 24), torch.tensor([[5, 0, 2], [1, 15, 3]])
+    full = model._fill_up(x, kept)
+    for image in range(2):
+        for token in range(16):
+            place = (kept[image] == token).nonzero()
+            expected = x[image, place[0, 0]] if len(place) else model.mask_token[0, 0]
+            assert torch.equal(full[image, token], expected)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "net."])
+def test_weights_of_others_load_strictly(tmp_path: Path, prefix: str) -> None:
+    there = build_backbone("iresnet_tiny", 32)
+    torch.save({prefix + name: value for name, value in there.state_dict().items()}, tmp_path / "backbone.pth")
+    here = build_backbone("iresnet_tiny", 32)
+    load_foreign_weights(here, tmp_path / "backbone.pth")
+    assert all(torch.equal(value, here.state_dict()[name]) for name, value in there.state_dict().items())
+
+
+def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+    weights = build_backbone("iresnet_tiny", 32).state_dict()
+    weights["extra"] = torch.zeros(1)
+    del weights["prelu.weight"]
+    torch.save(weights, tmp_path / "backbone.pth")
+    with pytest.raises(
+        WeightsError, match=r"prelu.weight is missing; fc.weight is \[32, .*\] where the model has \[16"
+    ):
+        load_foreign_weights(build_backbone("iresnet_tiny", 16), tmp_path / "backbone.pth")

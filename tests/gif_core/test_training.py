@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
@@ -7,11 +7,16 @@ import pytest
 import torch
 from torch import nn
 
+from gif_core import training as module
 from gif_core.faces import Faces
-from gif_core.training import TrainingDivergedError, TrainingStep, build_optimizer, build_scheduler, train
+from gif_core.heads.base import HeadOutput
+from gif_core.process_group import ProcessGroup
+from gif_core.schedules import learning_rate
+from gif_core.training import Training, begin_training, build_optimizer
+from gif_core.training_step import OutOfMemoryError, TrainingDivergedError
 from schemas.training import TrainingConfig
 
-CPU = torch.device("cpu")
+ALONE = ProcessGroup(torch.device("cpu"))
 IDENTITIES, SAMPLES, DIM = 8, 4, 16
 
 
@@ -64,29 +69,37 @@ def make_config(**changes: object) -> TrainingConfig:
         "batch_size": 16,
         "epochs": 2,
         "gamma": 10.0,
+        "negatives": 0,
         "learning_rate": 0.02,
     }
     return TrainingConfig.model_validate(settings | changes)
 
 
-def start(faces: Faces, config: TrainingConfig, seed: int = 0) -> Generator[TrainingStep, None, None]:
-    return train(faces, make_codes(), make_code_vectors(), config, seed=seed, device=CPU)
+def begin(faces: Faces, config: TrainingConfig, seed: int = 0) -> Training:
+    return begin_training(faces, make_codes(), make_code_vectors(), config, seed=seed, group=ALONE)
 
 
-def run(faces: Faces, config: TrainingConfig, seed: int = 0) -> list[TrainingStep]:
-    return list(start(faces, config, seed))
+def run(faces: Faces, config: TrainingConfig, seed: int = 0) -> Training:
+    training = begin(faces, config, seed)
+    assert list(training.run()) == training.reports
+    return training
 
 
-def weights(steps: list[TrainingStep]) -> dict[str, torch.Tensor]:
-    state = steps[-1].state
+def figures(training: Training) -> list[dict[str, float]]:
+    """All but what depends on the clock."""
+    return [{k: v for k, v in report.metrics.items() if k != "images_per_second"} for report in training.reports]
+
+
+def weights(training: Training) -> dict[str, torch.Tensor]:
+    state = training.state
     return state.model.state_dict() | {f"head.{k}": v for k, v in state.head.state_dict().items()}
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_losses_fall_on_a_learnable_problem(faces: Faces, optimizer: str) -> None:
     rate = {"sgd": 0.05, "adamw": 0.003}[optimizer]
-    steps = run(faces, make_config(epochs=12, optimizer=optimizer, learning_rate=rate))
-    first, last = steps[0].metrics, steps[-1].metrics
+    reports = run(faces, make_config(epochs=12, optimizer=optimizer, learning_rate=rate)).reports
+    first, last = reports[0].metrics, reports[-1].metrics
     assert last["loss"] < 0.5 * first["loss"]
     assert last["loss_codes"] < 0.7 * first["loss_codes"]
     assert last["loss_alignment"] < 0.5 * first["loss_alignment"]
@@ -95,7 +108,7 @@ def test_losses_fall_on_a_learnable_problem(faces: Faces, optimizer: str) -> Non
 
 def test_same_seed_gives_identical_weights_and_losses(faces: Faces) -> None:
     first, second = run(faces, make_config()), run(faces, make_config())
-    assert [step.metrics for step in first] == [step.metrics for step in second]
+    assert figures(first) == figures(second)
     for name, value in weights(first).items():
         assert torch.equal(value, weights(second)[name]), name
 
@@ -113,19 +126,31 @@ def test_global_random_state_is_left_alone(faces: Faces) -> None:
 
 
 def test_every_step_is_reported_with_its_place_and_rate(faces: Faces) -> None:
-    steps = run(faces, make_config(epochs=3))
-    assert [(step.step, step.epoch) for step in steps] == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)]
-    assert {step.steps for step in steps} == {6}
-    assert all(step.images_per_second > 0 for step in steps)
-    assert steps[-1].state.step == 6
-    assert [step.metrics["learning_rate"] for step in steps] == pytest.approx(
+    training = run(faces, make_config(epochs=3))
+    reports = training.reports
+    assert [(report.step, report.epoch) for report in reports] == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)]
+    assert {report.steps for report in reports} == {6}
+    assert all(report.metrics["images_per_second"] > 0 for report in reports)
+    assert all(report.metrics["gradient_norm"] > 0 and report.metrics["skipped"] == 0 for report in reports)
+    assert training.state.step == 6
+    assert [report.metrics["learning_rate"] for report in reports] == pytest.approx(
         [0.02 * 0.5 * (1 + np.cos(np.pi * i / 6)) for i in range(6)]
     )
 
 
+def test_reports_of_many_steps_are_their_means(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(epochs=1, batch_size=2)
+    every = figures(run(faces, config))
+    monkeypatch.setattr(module, "MOST_REPORTS", 4)
+    few = run(faces, config)
+    assert [report.step for report in few.reports] == [4, 8, 12, 16]
+    for name in every[0]:
+        assert figures(few)[1][name] == pytest.approx(np.mean([step[name] for step in every[4:8]]), rel=1e-5), name
+
+
 def test_closing_the_iterator_ends_what_reads_ahead(faces: Faces) -> None:
     before = set(threading.enumerate())
-    steps = start(faces, make_config(epochs=50))
+    steps = begin(faces, make_config(epochs=50)).run()
     next(steps)
     assert {thread.name for thread in set(threading.enumerate()) - before} == {"gif-loader_0"}
     steps.close()
@@ -135,16 +160,14 @@ def test_closing_the_iterator_ends_what_reads_ahead(faces: Faces) -> None:
 def test_the_number_of_workers_does_not_change_the_weights(faces: Faces) -> None:
     config = make_config(epochs=1, augmentation={"blur": 0.5, "grey": 0.5})
     first, second = run(faces, config), run(Faces(faces.paths, workers=3), config)
-    assert [step.metrics for step in first] == [step.metrics for step in second]
+    assert figures(first) == figures(second)
 
 
 def test_training_left_in_evaluation_mode_by_the_consumer_goes_on_in_training_mode(faces: Faces) -> None:
-    undisturbed = run(faces, make_config())
-    disturbed = []
-    for step in start(faces, make_config()):
-        step.state.model.eval()
-        disturbed.append(step)
-    assert disturbed[-1].metrics == undisturbed[-1].metrics
+    undisturbed, disturbed = run(faces, make_config()), begin(faces, make_config())
+    for _ in disturbed.run():
+        disturbed.state.model.eval()
+    assert figures(disturbed) == figures(undisturbed)
 
 
 def test_a_damaged_image_reaches_the_consumer_by_name(make_faces: Callable[..., Faces]) -> None:
@@ -154,23 +177,84 @@ def test_a_damaged_image_reaches_the_consumer_by_name(make_faces: Callable[..., 
         run(make_faces(rows), make_config())
 
 
+def test_a_step_without_a_finite_gradient_changes_nothing(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = begin(faces, make_config())
+    steps = training.run()
+    next(steps)
+    before = {name: value.clone() for name, value in weights(training).items() if "running" not in name}
+    forward = type(training.state.head).forward
+    monkeypatch.setattr(type(training.state.head), "forward", lambda *given: spoil(forward(*given)))
+    report = next(steps)
+    assert report.metrics["skipped"] == 1
+    for name, value in before.items():
+        if "num_batches" not in name:
+            assert torch.equal(weights(training)[name], value), name
+    monkeypatch.undo()
+    assert next(steps).metrics["skipped"] == 0
+
+
+def spoil(output: HeadOutput) -> HeadOutput:
+    return HeadOutput(output.loss * float("inf"), output.metrics)
+
+
 def test_divergence_names_the_step_and_what_to_try(faces: Faces) -> None:
-    steps = start(faces, make_config())
-    first = next(steps)
+    training = begin(faces, make_config(max_skipped=2, epochs=3))
+    steps = training.run()
+    next(steps)
     with torch.no_grad():
-        next(first.state.model.parameters()).fill_(float("nan"))
-    with pytest.raises(TrainingDivergedError, match=r"diverged at step 2: loss nan.*learning_rate.*warmup_steps"):
+        next(training.state.model.parameters()).fill_(float("nan"))
+    assert next(steps).metrics["skipped"] == 1
+    with pytest.raises(
+        TrainingDivergedError, match=r"2 steps in a row, the last of them step 3.*loss nan.*learning_rate.*warmup_steps"
+    ):
         next(steps)
 
 
+def test_out_of_memory_names_the_settings_to_change(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = begin(faces, make_config())
+
+    def exhaust(_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(training.state.model, "forward", exhaust)
+    with pytest.raises(OutOfMemoryError, match=r"16 images: raise training.accumulation.*gradient_checkpointing"):
+        next(training.run())
+
+
+def test_parts_of_a_batch_add_up_to_the_whole(faces: Faces) -> None:
+    """Where nothing is normalised over the batch: the gradient of the first step is that of the undivided batch."""
+    whole, parts = begin(faces, make_config()), begin(faces, make_config(accumulation=4))
+    for training in (whole, parts):
+        for part in training.state.model.modules():
+            part.train = lambda mode=True, part=part: part  # type: ignore[method-assign]
+            part.training = False
+        next(training.run())
+    norms = [figures(training)[0]["gradient_norm"] for training in (whole, parts)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert figures(whole)[0]["loss"] == pytest.approx(figures(parts)[0]["loss"], rel=1e-5)
+
+
+def test_a_clipped_gradient_takes_a_shorter_step_in_the_same_direction(faces: Faces) -> None:
+    free, bound = begin(faces, make_config()), begin(faces, make_config(clip_norm=0.01))
+    start = {name: value.clone() for name, value in weights(free).items()}
+    first = [next(training.run()) for training in (free, bound)]
+    assert first[0].metrics["gradient_norm"] == first[1].metrics["gradient_norm"] > 0.01
+    moved = [weights(training)["fc.weight"] - start["fc.weight"] for training in (free, bound)]
+    assert moved[1].norm() < moved[0].norm()
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_trains_with_weights_in_full(faces: Faces, precision: str) -> None:
+    config = make_config(precision=precision, epochs=12, learning_rate=0.05)
+    training, full = run(faces, config), begin(faces, config.model_copy(update={"precision": "fp32"}))
+    assert {value.dtype for value in weights(training).values() if value.is_floating_point()} == {torch.float32}
+    losses = [step["loss"] for step in figures(training)]
+    assert losses[0] == pytest.approx(next(full.run()).metrics["loss"], rel=0.01)
+    assert losses[-1] < 0.5 * losses[0]
+
+
 def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=2.0)
-    scheduler = build_scheduler(optimizer, steps=12, warmup_steps=4)
-    rates = []
-    for _ in range(13):
-        rates.append(scheduler.get_last_lr()[0])
-        optimizer.step()
-        scheduler.step()
+    rates = [learning_rate(step, steps=12, peak=2.0, warmup_steps=4) for step in range(13)]
     assert rates[:5] == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0])
     assert rates[8] == pytest.approx(1.0)
     assert rates[12] == pytest.approx(0.0)

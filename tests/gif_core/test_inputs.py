@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.inputs import map_tensor
+from gif_core.inputs import map_tensor
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (0, 3)])

@@ -1,0 +1,334 @@
+"""What a training head costs against the number of identities: one step on 512 features of 512 dimensions.
+
+    python benchmarks/head_cost.py [--rounds 3] [--limit-gib 12] [--plot head_cost.svg] [--device cuda]
+    python benchmarks/head_cost.py --heads gif arcface --identities 100000 1000000
+
+A step is forward, backward and SGD with momentum. Every point is measured in a fresh process, all points in turn, as
+often as there are rounds: the median of the rounds is told, by the clock and in processor time. Memory is the process's
+peak beyond what it was before there was a head (on a GPU, what was allocated). Heads with a row for each identity
+stop where their computed peak is above the limit. The code vectors of gif are a sparse file of full size that is
+mapped into memory; codes too; rows in use are filled in, and given back to the system's cache before the step. Its
+length and range are those of the project's rule, and at a million identities also the length of 64 million.
+"""
+
+import argparse
+import json
+import math
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import SGD
+
+from gif_core.heads.base import Head
+from gif_core.heads.building import build_head
+from gif_core.tokenization import code_shape
+from schemas.tokenization import TokenizationConfig
+from schemas.training import TrainingConfig
+
+BATCH = DIM = 512
+WARM_UP = 1
+SECONDS = 2.0
+"""A point is repeated in its process for so long."""
+HEADS = {"arcface": "ArcFace FC", "pfc0.3": "PartialFC 0.3", "pfc0.1": "PartialFC 0.1", "gif": "GIF"}
+IDENTITIES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000)
+GPU_BYTES = 12e9
+PANELS = (("seconds of a step", "seconds", 1.0), ("GiB of memory", "bytes", 2.0**-30))
+LEFT, TOP, WIDTH, HEIGHT, STEP = 60, 40, 300, 230, 450
+"""Of a panel in the picture, and from one panel to the next."""
+Curves = dict[str, dict[str, list[tuple[int, float]]]]
+COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6")
+
+
+def bytes_per_identity(name: str) -> float:
+    """Of the device's memory at the peak of a step, computed for heads with a row for each identity.
+
+    All rows: weights, gradient, momentum, and the larger of a column of logits and the copy with weight decay.
+    Sampled rows: all weights and momenta, and the same four for the sample.
+    """
+    sample = 3 * DIM + max(BATCH, DIM)
+    if name == "gif":
+        return 0.0
+    return 4.0 * (sample if name == "arcface" else 2 * DIM + float(name.removeprefix("pfc")) * sample)
+
+
+def build(name: str, identities: int, length: int | None, folder: Path, device: torch.device) -> Head:
+    """The head; that of gif looks into sparse files."""
+    if name != "gif":
+        rate = {} if name == "arcface" else {"sample_rate": float(name.removeprefix("pfc"))}
+        config = TrainingConfig(head="partial_fc" if rate else "arcface", **rate)
+        return build_head(config, np.empty((identities, 0)), np.broadcast_to(np.float32(0), (identities, DIM))).to(
+            device
+        )
+    shape = code_shape(identities, TokenizationConfig(length=length))
+    largest = np.full((1, shape.length), shape.range - 1, np.int32)
+    head = build_head(TrainingConfig(), largest, np.zeros((1, DIM), np.float32)).to(device)
+    head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
+    head.code_vectors_ND = np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM))
+    return head
+
+
+def fill(head: Head, labels_B: torch.Tensor, rng: np.random.Generator) -> None:
+    """Codes and unit vectors of these identities."""
+    if hasattr(head, "codes_NL"):
+        rows, largest = labels_B.numpy(), head.classifiers_LVD.shape[1]
+        vectors = rng.standard_normal((len(rows), DIM), dtype=np.float32)
+        head.code_vectors_ND[rows] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        head.codes_NL[rows] = rng.integers(0, largest, (len(rows), head.codes_NL.shape[1]))
+        for mapped in (head.code_vectors_ND, head.codes_NL):
+            mapped._mmap.madvise(mmap.MADV_DONTNEED)
+
+
+def peak(device: torch.device) -> int:
+    """Bytes of this process at the most so far; of the GPU if it is one."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def warm_up(device: torch.device) -> None:
+    """Load what a first step loads, whatever the head, and forget the peak until now."""
+    layer = torch.nn.Linear(DIM, DIM, device=device)
+    optimizer = SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    layer(torch.randn(BATCH, DIM, device=device)).relu().exp().sum().backward()
+    optimizer.step()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def make_step(head: Head, identities: int, device: torch.device) -> Callable[[int], tuple[float, float]]:
+    """A training step on new people; its seconds by the clock and of the processor."""
+    optimizer = SGD(head.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    head.attach(optimizer)
+    rng, wait = np.random.default_rng(0), torch.cuda.synchronize if device.type == "cuda" else lambda: None
+
+    def step(number: int) -> tuple[float, float]:
+        labels_B = torch.from_numpy(rng.integers(0, identities, BATCH))
+        features_BD = torch.randn(BATCH, DIM, device=device, requires_grad=True)
+        fill(head, labels_B, rng)
+        wait()
+        clock, processor = time.perf_counter(), time.process_time()
+        head.begin_step(labels_B, number)
+        optimizer.zero_grad(set_to_none=True)
+        head(features_BD, labels_B).loss.backward()
+        optimizer.step()
+        head.end_step()
+        wait()
+        return time.perf_counter() - clock, time.process_time() - processor
+
+    return step
+
+
+def measure(point: str, device: torch.device, folder: Path) -> dict[str, float]:
+    """One point in this process: seconds of a step, and bytes beyond those before there was a head."""
+    name, identities, length = point.split(":")
+    warm_up(device)
+    before = peak(device)
+    head = build(name, int(identities), int(length) or None, folder, device)
+    step = make_step(head, int(identities), device)
+    for number in range(WARM_UP):
+        step(number)
+    times: list[tuple[float, float]] = []
+    while not times or sum(clock for clock, _ in times) < SECONDS:
+        times.append(step(WARM_UP + len(times)))
+    clock, processor = (median(column) for column in zip(*times, strict=True))
+    return {"seconds": clock, "processor_seconds": processor, "bytes": peak(device) - before}
+
+
+def measure_apart(point: str, given: argparse.Namespace) -> dict[str, float]:
+    """The same in a fresh process."""
+    command = [sys.executable, __file__, "--point", point, "--device", given.device, "--threads", str(given.threads)]
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        done = subprocess.run([*command, "--folder", folder], stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def choose_points(given: argparse.Namespace) -> list[str]:
+    """Every head at every number of identities that fits."""
+    points = [
+        f"{name}:{identities}:0"
+        for identities in given.identities
+        for name in given.heads
+        if identities * bytes_per_identity(name) < given.limit_gib * 2**30
+    ]
+    same = f"gif:1000000:{code_shape(64_000_000, TokenizationConfig()).length}"
+    return [*points, same] if {"gif:1000000:0", "gif:64000000:0"} <= set(points) else points
+
+
+def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """A table, the ratios, and where a GPU of 12 GB ends."""
+    print(
+        f"\n{'head':14} {'identities':>11}  {'l × v':>7} {'ms':>9} {'ms processor':>12} {'MiB':>7} {'MiB computed':>12}"
+    )
+    for point, values in found.items():
+        name, identities, length = point.split(":")
+        shape = code_shape(int(identities), TokenizationConfig(length=int(length) or None))
+        code = f"{shape.length} × {shape.range}" if name == "gif" else ""
+        computed = f"{int(identities) * bytes_per_identity(name) / 2**20:12.0f}" if name != "gif" else " " * 12
+        times = f"{1e3 * values['seconds']:9.1f} {1e3 * values['processor_seconds']:12.1f}"
+        print(f"{HEADS[name]:14} {int(identities):11,}  {code:>7} {times} {values['bytes'] / 2**20:7.0f} {computed}")
+    ratios = {f"{over}/gif@{at}": ratio(found, over, at) for over in HEADS for at in (100_000, 1_000_000)}
+    ratios = {name: value for name, value in ratios.items() if value and not name.startswith("gif/")}
+    for name, value in ratios.items():
+        print(f"{name}: {value['time']} times the time, {value['memory']} times the memory")
+    flat = flatness(found)
+    for name, value in flat.items():
+        print(f"{name}: {value}")
+    ends = {name: int(GPU_BYTES / bytes_per_identity(name)) for name in HEADS if name != "gif"}
+    print("a GPU of 12 GB is full (computed from the bytes above, the head alone) at", end=" ")
+    print(", ".join(f"{end:,} identities with {HEADS[name]}" for name, end in ends.items()), end="; ")
+    print("with GIF nothing on it grows with the identities")
+    return {"ratios": ratios, **flat, "identities_on_12_gb": ends}
+
+
+def ratio(found: dict[str, dict[str, float]], name: str, identities: int) -> dict[str, float] | None:
+    """Time and memory of a head over those of gif at the same number of identities."""
+    ours, other = found.get(f"gif:{identities}:0"), found.get(f"{name}:{identities}:0")
+    if ours is None or other is None:
+        return None
+    parts = {"time": "seconds", "processor": "processor_seconds", "memory": "bytes"}
+    return {part: round(other[key] / ours[key], 1) for part, key in parts.items()}
+
+
+def flatness(found: dict[str, dict[str, float]]) -> dict[str, float]:
+    """64 million identities over one million, by the rule and with codes of the same length."""
+    last = found.get("gif:64000000:0")
+    starts = {point: found[point] for point in found if point.startswith("gif:1000000:")}
+    if last is None:
+        return {}
+    return {
+        f"gif_64m_over_1m{'_same_length' if not point.endswith(':0') else ''}_{part}": round(last[key] / start[key], 3)
+        for point, start in starts.items()
+        for part, key in (("time", "seconds"), ("processor", "processor_seconds"), ("memory", "bytes"))
+    }
+
+
+def draw(path: Path, found: dict[str, dict[str, float]]) -> None:
+    """Both curves on logarithmic axes as one static picture (.svg) or as a page to look into (.html)."""
+    by_rule = {point: values for point, values in found.items() if point.endswith(":0")}
+    curves: Curves = {title: {} for title, _, _ in PANELS}
+    for title, key, unit in PANELS:
+        for name in HEADS:
+            mine = [
+                (int(point.split(":")[1]), values[key] * unit) for point, values in by_rule.items() if name in point
+            ]
+            curves[title][name] = sorted(mine)
+    path.write_text(draw_page(curves) if path.suffix == ".html" else draw_svg(curves))
+
+
+def draw_page(curves: Curves) -> str:
+    """The page, with all it needs in it."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(1, len(curves), subplot_titles=list(curves))
+    for column, lines in enumerate(curves.values(), start=1):
+        for (name, points), colour in zip(lines.items(), COLOURS, strict=True):
+            x, y = zip(*points, strict=True) if points else ((), ())
+            figure.add_scatter(x=x, y=y, name=HEADS[name], line_color=colour, showlegend=column == 1, row=1, col=column)
+    figure.update_xaxes(type="log", title="identities").update_yaxes(type="log")
+    return str(figure.to_html(include_plotlyjs=True))
+
+
+def draw_svg(curves: Curves) -> str:
+    """The picture."""
+    parts = [Panel(LEFT + number * STEP, title, lines).draw() for number, (title, lines) in enumerate(curves.items())]
+    size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 90} {TOP + HEIGHT + 50}"'
+    style = 'font-family="sans-serif" font-size="12" fill="#6e7781"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>\n'
+
+
+class Panel:
+    """Lines on logarithmic axes that end in their names."""
+
+    def __init__(self, x0: int, title: str, lines: dict[str, list[tuple[int, float]]]) -> None:
+        """The axes go over whole decades."""
+        self.x0, self.title, self.lines = x0, title, lines
+        columns = list(zip(*(point for line in lines.values() for point in line), strict=True))
+        self.low = [math.floor(math.log10(min(column))) for column in columns]
+        self.high = [math.ceil(math.log10(max(column))) for column in columns]
+
+    def place(self, identities: float, value: float) -> tuple[float, float]:
+        """Where a point is in the picture."""
+        logs = zip((math.log10(identities), math.log10(value)), self.low, self.high, strict=True)
+        x, y = ((log - low) / (high - low) for log, low, high in logs)
+        return self.x0 + WIDTH * x, TOP + HEIGHT * (1 - y)
+
+    def draw(self) -> str:
+        """Title, axes and lines."""
+        title = f'<text x="{self.x0}" y="{TOP - 16}" font-weight="600">{self.title}</text>'
+        drawn = zip(self.lines.items(), COLOURS, strict=True)
+        return title + self.axes() + "".join(self.line(HEADS[n], points, colour) for (n, points), colour in drawn)
+
+    def axes(self) -> str:
+        """A grid line for every decade of values, a name for every decade of identities."""
+        parts, middle = [], self.x0 + WIDTH / 2
+        for decade in range(self.low[1], self.high[1] + 1):
+            y = self.place(10 ** self.low[0], 10.0**decade)[1]
+            parts.append(f'<path d="M{self.x0} {y:.1f}h{WIDTH}" stroke="#8a94a6" stroke-opacity=".3"/>')
+            parts.append(f'<text x="{self.x0 - 8}" y="{y + 4:.1f}" text-anchor="end">{10.0**decade:g}</text>')
+        for decade in range(self.low[0], self.high[0] + 1):
+            x = self.place(10**decade, 10.0 ** self.low[1])[0]
+            label = f"{10**decade // 1000}k" if decade < 6 else f"{10**decade // 10**6}M"
+            parts.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{label}</text>')
+        return "".join(parts) + f'<text x="{middle}" y="{TOP + HEIGHT + 38}" text-anchor="middle">identities</text>'
+
+    def line(self, name: str, points: list[tuple[int, float]], colour: str) -> str:
+        """A line with its spots and its name at the end."""
+        spots = [self.place(*point) for point in points]
+        if not spots:
+            return ""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        circles = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots)
+        label = f'<text x="{spots[-1][0] + 8:.1f}" y="{spots[-1][1] + 4:.1f}" fill="{colour}">{name}</text>'
+        return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>{circles}{label}'
+
+
+def main() -> None:
+    """Measure, print, and end with one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--identities", type=int, nargs="+", default=list(IDENTITIES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit-gib", type=float, default=12.0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--plot", type=Path, help="A picture (.svg) or a page (.html) to write.")
+    parser.add_argument("--folder", type=Path, help="Where the sparse files lie for a while.")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    if given.point:
+        print(json.dumps(measure(given.point, torch.device(given.device), given.folder)))
+        return
+    points = choose_points(given)
+    rounds: dict[str, list[dict[str, float]]] = {point: [] for point in points}
+    for number in range(given.rounds):
+        for point in points:
+            rounds[point].append(measure_apart(point, given))
+            values = rounds[point][-1]
+            print(
+                f"round {number + 1}: {point} {values['seconds']:.3f} s, {values['bytes'] / 2**20:.0f} MiB", flush=True
+            )
+    found = {point: {key: median(r[key] for r in many) for key in many[0]} for point, many in rounds.items()}
+    figures = tell(found)
+    if given.plot:
+        draw(given.plot, found)
+    settings = {"rounds": given.rounds, "threads": given.threads, "device": given.device, "cores": os.cpu_count()}
+    print(json.dumps({"benchmark": "head_cost", **settings, **figures, "points": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Vision transformers for faces in the layout of insightface's `recognition/arcface_torch`, and CVLFace's ViT-base.
+
+The names in their state dicts are the same. While training, a tenth of the tokens is left out at random and replaced by
+a learned one after the last block, and blocks are skipped at random (drop path); both draw from PyTorch's generator.
+"""
+
+# Shapes: B images, C channels, H height, W width, T tokens, K tokens that are kept, A heads, E width of a token,
+# D dimensions of a feature.
+
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gif_core.backbones.base import Backbone
+
+IMAGE_SIZE: Final = 112
+
+
+class DropPath(nn.Module):
+    """Leave a branch out for some images while training, and make up for it in the others."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, branch_BTE: Tensor) -> Tensor:
+        """The branch, or nothing."""
+        if not self.training or self.rate == 0:
+            return branch_BTE
+        kept_B = torch.rand(len(branch_BTE), device=branch_BTE.device) >= self.rate
+        return branch_BTE * (kept_B / (1 - self.rate)).to(branch_BTE.dtype)[:, None, None]
+
+
+class Attention(nn.Module):
+    """Softmax attention of several heads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x_BTE: Tensor) -> Tensor:
+        """Tokens that have looked at each other."""
+        query, key, value = self.qkv(x_BTE).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        seen_BATE = F.scaled_dot_product_attention(query, key, value)
+        looked: Tensor = self.proj(seen_BATE.transpose(1, 2).flatten(2))
+        return looked
+
+
+class Mlp(nn.Module):
+    """Linear, ReLU6, Linear."""
+
+    def __init__(self, width: int, inside: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, inside)
+        self.fc2 = nn.Linear(inside, width)
+
+    def forward(self, x_BTE: Tensor) -> Tensor:
+        """Every token for itself."""
+        thought: Tensor = self.fc2(F.relu6(self.fc1(x_BTE)))
+        return thought
+
+
+class Block(nn.Module):
+    """Attention and MLP, each after a layer norm and added to its input."""
+
+    def __init__(self, width: int, heads: int, mlp_ratio: int, drop_path: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width, mlp_ratio * width)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x_BTE: Tensor) -> Tensor:
+        """Tokens to tokens."""
+        x_BTE = x_BTE + self.drop_path(self.attn(self.norm1(x_BTE)))
+        summed: Tensor = x_BTE + self.drop_path(self.mlp(self.norm2(x_BTE)))
+        return summed
+
+
+class PatchEmbedding(nn.Module):
+    """Squares of the image to tokens; what is left at the right and at the bottom is not seen."""
+
+    def __init__(self, patch: int, width: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Row by row."""
+        tokens_BTE: Tensor = self.proj(images_BCHW).flatten(2).mT
+        return tokens_BTE
+
+
+class VisionTransformer(Backbone):
+    """No class token: the feature is made of all tokens side by side."""
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        *,
+        patch: int = 9,
+        width: int = 512,
+        depth: int = 24,
+        heads: int = 8,
+        mlp_ratio: int = 4,
+        drop_path: float = 0.1,
+        masked: float = 0.1,
+    ) -> None:
+        """`drop_path` rises from 0 to this rate in the last block; `masked` is the share of tokens left out."""
+        super().__init__()
+        tokens, self.masked = (IMAGE_SIZE // patch) ** 2, masked
+        self.patch_embed = PatchEmbedding(patch, width)
+        self.pos_embed = nn.Parameter(torch.zeros(1, tokens, width))
+        rates = [drop_path * number / (depth - 1) for number in range(depth)]
+        self.blocks = nn.ModuleList(Block(width, heads, mlp_ratio, rate) for rate in rates)
+        self.norm = nn.LayerNorm(width)
+        self.feature = nn.Sequential(
+            nn.Linear(width * tokens, width, bias=False),
+            nn.BatchNorm1d(width, eps=2e-5),
+            nn.Linear(width, embedding_dim, bias=False),
+            nn.BatchNorm1d(embedding_dim, eps=2e-5),
+        )
+        if masked:
+            self.mask_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+        self.apply(_initialise)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Features before normalisation; norm and last layers stay in fp32 under autocast."""
+        x_BTE = self.patch_embed(images_BCHW) + self.pos_embed
+        kept_BK = self._draw_kept(x_BTE) if self.training and self.masked else None
+        if kept_BK is not None:
+            x_BTE = x_BTE.gather(1, kept_BK[:, :, None].expand(-1, -1, x_BTE.shape[2]))
+        x_BTE = self.run_blocks(self.blocks, x_BTE)
+        with torch.autocast(device_type=x_BTE.device.type, enabled=False):
+            x_BTE = self.norm(x_BTE.float())
+            if kept_BK is not None:
+                x_BTE = self._fill_up(x_BTE, kept_BK)
+            features_BD: Tensor = self.feature(x_BTE.flatten(1))
+        return features_BD
+
+    def _draw_kept(self, x_BTE: Tensor) -> Tensor:
+        """The tokens of each image that are not left out."""
+        images, tokens, _ = x_BTE.shape
+        order_BT = torch.rand(images, tokens, device=x_BTE.device).argsort(dim=1)
+        return order_BT[:, : int(tokens * (1 - self.masked))]
+
+    def _fill_up(self, x_BKE: Tensor, kept_BK: Tensor) -> Tensor:
+        """The learned token in the places of those left out."""
+        images, _, width = x_BKE.shape
+        full_BTE = self.mask_token.expand(images, self.pos_embed.shape[1], width)
+        return full_BTE.scatter(1, kept_BK[:, :, None].expand(-1, -1, width), x_BKE)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def vit_tiny(embedding_dim: int = 512) -> VisionTransformer:
+    """19.1 M parameters at 512 dimensions."""
+    return VisionTransformer(embedding_dim, width=256, depth=12)
+
+
+def vit_small(embedding_dim: int = 512) -> VisionTransformer:
+    """76.0 M parameters at 512 dimensions."""
+    return VisionTransformer(embedding_dim, depth=12)
+
+
+def vit_base(embedding_dim: int = 512) -> VisionTransformer:
+    """113.8 M parameters at 512 dimensions: the ViT-B that the field compares with."""
+    return VisionTransformer(embedding_dim)
+
+
+def vit_large(embedding_dim: int = 512) -> VisionTransformer:
+    """255.7 M parameters at 512 dimensions."""
+    return VisionTransformer(embedding_dim, width=768, drop_path=0.05)
+
+
+def vit_cvlface_base(embedding_dim: int = 512) -> VisionTransformer:
+    """CVLFace's ViT-base: smaller patches, more and narrower heads; it leaves no token out."""
+    return VisionTransformer(embedding_dim, patch=8, heads=16, mlp_ratio=3, masked=0.0)

@@ -1,0 +1,156 @@
+"""Margin softmax with one row for each identity (Eq. 1): ArcFace, CosFace, AdaFace, and PartialFC."""
+
+# Shapes: M rows of this process, S rows of a step, B images of this process, G images of all processes, D dimensions.
+
+from typing import Final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gif_core.heads.base import Head, HeadOutput
+from gif_core.heads.margins import CombinedMargin
+from gif_core.heads.row_sampling import draw_rows, ensure_step_count, row_states
+from gif_core.heads.sharded_softmax import (
+    Targets,
+    gather,
+    gather_features,
+    margin_softmax,
+    own_rank,
+    processes,
+)
+from gif_core.rows import own_range
+
+ROWS: Final = 505
+"""The second part of the seed of the first rows."""
+BLOCK: Final = 4096
+DEVIATION: Final = 0.01
+
+
+class ClassifierHead(Head):
+    """-log softmax of s·cos(w_y, z) with a margin, over the rows of all processes.
+
+    Every process holds a contiguous range of the rows, and all of them have the loss of the whole batch. With a
+    `sample_rate` below 1 only the people of the batch and some others take part in a step (PartialFC): the optimizer
+    sees `sampled_SD` alone, and what it remembers of each row lies here in between. All other rows stay as they are.
+    """
+
+    sharded = True
+    row_range: tuple[int, int]
+    weight_MD: Tensor
+
+    def __init__(
+        self,
+        num_identities: int,
+        dim: int,
+        *,
+        margin: CombinedMargin,
+        scale: float,
+        sample_rate: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """The first rows are a function of the seed and the identity, whatever the number of processes."""
+        super().__init__()
+        if num_identities < processes():
+            raise ValueError(f"{num_identities} identities cannot be shared by {processes()} processes")
+        self.num_identities, self.margin, self.scale = num_identities, margin, scale
+        self.sample_rate, self.seed = sample_rate, seed
+        self.row_range = own_range(num_identities, own_rank(), processes())
+        rows_MD = first_rows(*self.row_range, dim, seed)
+        self._states: tuple[str, ...] = ()
+        self._optimizer: Optimizer | None = None
+        self._rows_S: Tensor | None = None
+        self._labels: NDArray[np.int64] = np.empty(0, np.int64)
+        if self.samples:
+            self.register_buffer("weight_MD", rows_MD)
+            self.sampled_SD = nn.Parameter(torch.empty(0, dim))
+        else:
+            self.weight_MD = nn.Parameter(rows_MD)
+
+    @property
+    def samples(self) -> bool:
+        """Whether only some rows take part in a step."""
+        return self.sample_rate < 1
+
+    def row_tensors(self) -> tuple[str, ...]:
+        """Tensors of the state dict with a row for each identity of `row_range`."""
+        return ("weight_MD", *(f"{name}_MD" for name in self._states))
+
+    def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
+        """The loss of the batch of all processes, the same in each; in fp32 also under autocast."""
+        with torch.autocast(device_type=features_BD.device.type, enabled=False):
+            features_GD = gather_features(features_BD.to(self.weight_MD.dtype))
+            norms_G = torch.linalg.vector_norm(features_GD.detach(), dim=1)
+            self.margin.observe(norms_G)
+            loss, cosine_G, top_G = margin_softmax(
+                F.normalize(features_GD, dim=1),
+                norms_G,
+                self.sampled_SD if self.samples else self.weight_MD,
+                self._find(labels_B),
+                margin=self.margin,
+                scale=self.scale,
+            )
+        accuracy = (self.scale * cosine_G >= top_G).float().mean()
+        return HeadOutput(loss, {"accuracy": accuracy, "cosine": cosine_G.mean()})
+
+    def attach(self, optimizer: Optimizer) -> None:
+        """Make room for what the optimizer remembers of every row, if it is to see some of them at a time."""
+        if self.samples:
+            self._optimizer, self._states = optimizer, row_states(optimizer)
+            for name in self._states:
+                self.register_buffer(f"{name}_MD", torch.zeros_like(self.weight_MD))
+
+    def begin_step(self, labels_B: Tensor, step: int) -> None:
+        """Choose the rows of the step, and lend them to the optimizer."""
+        if not self.samples:
+            return
+        if self._optimizer is None:
+            raise RuntimeError("attach the optimizer before the first step")
+        first, end = self.row_range
+        labels_G = np.unique(gather(labels_B.to(self.weight_MD.device)).cpu().numpy())
+        positives_P = labels_G[(labels_G >= first) & (labels_G < end)] - first
+        rows_S = draw_rows(end - first, positives_P, self.sample_rate, [self.seed, step, own_rank()])
+        self._labels = labels_G
+        self._rows_S = torch.from_numpy(rows_S).to(self.weight_MD.device)
+        self.sampled_SD.grad = None
+        self.sampled_SD.data = self.weight_MD[self._rows_S]
+        ensure_step_count(self._optimizer, self.sampled_SD)
+        for name in self._states:
+            self._optimizer.state[self.sampled_SD][name] = self.get_buffer(f"{name}_MD")[self._rows_S]
+
+    def end_step(self) -> None:
+        """Take the rows back, with what the optimizer remembers of them."""
+        if self._rows_S is None or self._optimizer is None:
+            return
+        self.weight_MD[self._rows_S] = self.sampled_SD.data
+        for name in self._states:
+            self.get_buffer(f"{name}_MD")[self._rows_S] = self._optimizer.state[self.sampled_SD].pop(name)
+        self.sampled_SD.grad = None
+        self.sampled_SD.data = self.sampled_SD.data[:0].clone()
+        self._rows_S = None
+
+    def _find(self, labels_B: Tensor) -> Targets:
+        """Where the right classes of all processes' images are among the rows in play."""
+        first, end = self.row_range
+        labels_G = gather(labels_B.to(self.weight_MD.device, non_blocking=True))
+        mine_G = (labels_G >= first) & (labels_G < end)
+        place_G = (labels_G - first).clamp(0, end - first - 1)
+        if not self.samples:
+            return Targets(place_G, mine_G)
+        if self._rows_S is None or not np.isin(labels_B.numpy(), self._labels).all():
+            raise RuntimeError("begin_step must come before a batch, and must know all its identities")
+        return Targets(torch.searchsorted(self._rows_S, place_G).clamp(max=len(self._rows_S) - 1), mine_G)
+
+
+def first_rows(first: int, end: int, dim: int, seed: int) -> Tensor:
+    """Rows `first` to `end` of the first weights: normal, of deviation 0.01, drawn in blocks of their own seeds."""
+    rows_MD = torch.empty(end - first, dim)
+    for block in range(first // BLOCK, -(-end // BLOCK)):
+        drawn = np.random.default_rng([seed, ROWS, block]).standard_normal((BLOCK, dim), dtype=np.float32)
+        begin = block * BLOCK
+        low, high = max(first, begin), min(end, begin + BLOCK)
+        rows_MD[low - first : high - first] = torch.from_numpy(DEVIATION * drawn[low - begin : high - begin])
+    return rows_MD

@@ -1,0 +1,73 @@
+"""Margins: what a classifier asks of the right class beyond being the nearest (Eq. 1)."""
+
+# Shapes: G images of the batch of all processes.
+
+import math
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+NEAR_ONE: Final = 1 - 1e-6
+"""Cosines are kept within ± this: the arc cosine has no slope at 1."""
+
+
+class CombinedMargin(nn.Module):
+    """cos(m1·θ + m2) - m3: ArcFace is (1, m, 0), CosFace (1, 0, m), SphereFace (m, 0, 0).
+
+    Where the angle passes π the cosine would rise again; there it goes on falling, as SphereFace has it:
+    (-1)^k cos(angle) - 2k in the k-th half turn.
+    """
+
+    def __init__(self, m1: float, m2: float, m3: float) -> None:
+        super().__init__()
+        if m1 < 1 or m2 < 0 or m3 < 0:
+            raise ValueError(f"margins ({m1}, {m2}, {m3}): m1 must be at least 1, m2 and m3 at least 0")
+        self.m1, self.m2, self.m3 = m1, m2, m3
+
+    def observe(self, norms_G: Tensor) -> None:
+        """Learn of the lengths of all features of a batch; these margins are the same for all."""
+
+    def forward(self, cosine_G: Tensor, norms_G: Tensor) -> Tensor:
+        """The cosine to be used for the right class, never above the true one."""
+        if self.m1 == 1 and self.m2 == 0:
+            return cosine_G - self.m3
+        angle_G = self.m1 * torch.acos(cosine_G.clamp(-NEAR_ONE, NEAR_ONE)) + self.m2
+        turns_G = torch.floor(angle_G.detach() / math.pi)
+        return (1 - 2 * (turns_G % 2)) * torch.cos(angle_G) - 2 * turns_G - self.m3
+
+
+class AdaptiveMargin(CombinedMargin):
+    """AdaFace: cos(θ - m·ẑ) - m·(1 + ẑ), where ẑ in [-1, 1] tells how long a feature is among its kind.
+
+    ẑ = h·(‖z‖ - μ)/σ with running mean and deviation of the lengths: a good image, whose feature is long, gets the
+    margin of CosFace, a poor one that of ArcFace.
+    """
+
+    EPSILON: Final = 1e-3
+    LONGEST: Final = 100.0
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, margin: float, *, concentration: float = 0.333, pace: float = 0.01) -> None:
+        """`concentration` is AdaFace's h; every batch counts `pace` in the running figures."""
+        super().__init__(1.0, 0.0, margin)
+        self.margin, self.concentration, self.pace = margin, concentration, pace
+        self.register_buffer("mean", torch.tensor(20.0))
+        self.register_buffer("deviation", torch.tensor(100.0))
+
+    @torch.no_grad()
+    def observe(self, norms_G: Tensor) -> None:
+        """Move the running figures towards those of this batch, while training."""
+        if self.training and len(norms_G) > 1:
+            safe_G = norms_G.clamp(self.EPSILON, self.LONGEST)
+            self.mean.lerp_(safe_G.mean(), self.pace)
+            self.deviation.lerp_(safe_G.std(), self.pace)
+
+    def forward(self, cosine_G: Tensor, norms_G: Tensor) -> Tensor:
+        """The cosine to be used for the right class."""
+        longer_G = norms_G.detach().clamp(self.EPSILON, self.LONGEST) - self.mean
+        place_G = (self.concentration * longer_G / (self.deviation + self.EPSILON)).clamp(-1, 1)
+        angle_G = torch.acos(cosine_G.clamp(self.EPSILON - 1, 1 - self.EPSILON)) - self.margin * place_G
+        angle_G = angle_G.clamp(self.EPSILON, math.pi - self.EPSILON)
+        return torch.cos(angle_G) - self.margin * (1 + place_G)

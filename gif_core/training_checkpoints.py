@@ -1,0 +1,133 @@
+"""The state of a training as files, and back: on as many processes as before, or on another number.
+
+What every process has alike is written by the first one. A head that is shared out has rows of its own in each process;
+each writes its rows with the number of the first, and whoever resumes reads those that are now its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints
+from gif_core.process_group import ProcessGroup
+from schemas.artifacts import StoredFile
+
+if TYPE_CHECKING:
+    from gif_core.training import TrainingReport
+    from gif_core.training_step import TrainingState
+
+BACKBONE: Final = "backbone.safetensors"
+HEAD: Final = "head.safetensors"
+OPTIMIZER: Final = "optimizer.safetensors"
+ROWS: Final = "rows-"
+FIRST_ROW: Final = "first_row"
+
+
+def save_state(
+    state: "TrainingState", reports: Sequence["TrainingReport"], checkpoints: Checkpoints, group: ProcessGroup
+) -> None:
+    """Write a checkpoint; it counts when every process has written its part."""
+    (folder, *_) = group.gather(checkpoints.new_folder(state.step) if group.leads else None)
+    written = group.gather([file.model_dump() for file in _write_files(state, checkpoints, folder, group)])
+    if group.leads:
+        files = [StoredFile.model_validate(file) for share in written for file in share]
+        values = {
+            "steps": reports[-1].steps,
+            "reports": [asdict(report) for report in reports],
+            "scaler": state.scaler.state_dict(),
+        }
+        checkpoints.commit(folder, state.step, files, values)
+
+
+def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """Bring the training to where it was, and give the reports of its steps."""
+    state.model.load_state_dict(load_tensors(checkpoint, BACKBONE))
+    head, optimizer = load_tensors(checkpoint, HEAD), load_tensors(checkpoint, OPTIMIZER)
+    if state.head.sharded:
+        rows = read_rows(
+            [checkpoint.path(name) for name in checkpoint.names(ROWS)],
+            *state.head.row_range,
+        )
+        head |= {name.removeprefix(HEAD): rows[name] for name in rows if name.startswith(HEAD)}
+        optimizer |= {name.removeprefix(OPTIMIZER): rows[name] for name in rows if name.startswith(OPTIMIZER)}
+    state.head.load_state_dict(head)
+    _load_optimizer(state, optimizer)
+    state.scaler.load_state_dict(checkpoint.state.values["scaler"])
+    state.step = checkpoint.state.step
+    reports: list[dict[str, Any]] = checkpoint.state.values["reports"]
+    return reports
+
+
+def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
+    """The tensors of a file; there is no file when there are none."""
+    return load_file(checkpoint.path(name)) if checkpoint.names(name) else {}
+
+
+def read_rows(paths: Iterable[Path], first: int, end: int) -> dict[str, Tensor]:
+    """The rows from `first` to `end` of every tensor in these files, each of which holds a range of them."""
+    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    for path in paths:
+        with safe_open(path, framework="pt") as file:
+            start = int(file.metadata()[FIRST_ROW])
+            for name in file.keys():  # noqa: SIM118 - not a dict
+                stored = file.get_slice(name)
+                begin, stop = max(first - start, 0), min(end - start, stored.get_shape()[0])
+                if begin < stop:
+                    parts.setdefault(name, []).append((start, stored[begin:stop]))
+    return {name: torch.cat([rows for _, rows in sorted(found, key=_first)]) for name, found in parts.items()}
+
+
+def _first(part: tuple[int, Tensor]) -> int:
+    return part[0]
+
+
+def _write_files(
+    state: "TrainingState", checkpoints: Checkpoints, folder: str, group: ProcessGroup
+) -> Iterable[StoredFile]:
+    head, optimizer = dict(state.head.state_dict()), _optimizer_tensors(state)
+    if state.head.sharded:
+        mine = state.head.row_tensors()
+        rows = {f"{HEAD}{name}": head.pop(name) for name in mine if name in head}
+        learned = [name for name in optimizer if name.partition("/")[0] in mine and optimizer[name].ndim]
+        rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
+        about = {FIRST_ROW: str(state.head.row_range[0])}
+        yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, about)
+    for name, tensors in ((BACKBONE, state.model.state_dict()), (HEAD, head), (OPTIMIZER, optimizer)):
+        if tensors and group.leads:
+            yield checkpoints.write(folder, name, tensors, {})
+
+
+def _optimizer_tensors(state: "TrainingState") -> dict[str, Tensor]:
+    """What the optimizer remembers of every parameter, `parameter/what`."""
+    return {
+        f"{name}/{what}": tensor
+        for name, parameter in _saved_parameters(state).items()
+        for what, tensor in state.optimizer.state.get(parameter, {}).items()
+        if isinstance(tensor, Tensor)
+    }
+
+
+def _load_optimizer(state: "TrainingState", tensors: Mapping[str, Tensor]) -> None:
+    parameters = _saved_parameters(state)
+    for key, tensor in tensors.items():
+        name, _, what = key.rpartition("/")
+        parameter = parameters[name]
+        fits = tensor.shape == parameter.shape
+        state.optimizer.state[parameter][what] = torch.empty_like(parameter).copy_(tensor) if fits else tensor
+
+
+def _saved_parameters(state: "TrainingState") -> dict[str, Tensor]:
+    """Parameters that are part of the state, by the names they have in it."""
+    optimizer: Optimizer = state.optimizer
+    known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    named = {**dict(state.model.named_parameters(prefix="backbone"))}
+    saved = state.head.state_dict().keys()
+    named |= {name: parameter for name, parameter in state.head.named_parameters() if name in saved}
+    return {name: parameter for name, parameter in named.items() if id(parameter) in known}

@@ -1,0 +1,178 @@
+"""The training task: its files and figures, carried on after a failure, made anew on demand, shared by processes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import save_file
+from safetensors.torch import load_file
+
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.code_table import write_code_table
+from gif_core.models import load_backbone
+from gif_core.tokenization import CodeShape
+from gif_core.training_step import Stepper
+from schemas.artifacts import ArtifactRef
+from schemas.errors import GifError
+from schemas.run import RunConfig
+from schemas.stages import StageName
+from tasks.training import training
+
+PEOPLE, SAMPLES, DIM = 12, 4, 16
+Run = Callable[..., Artifact]
+
+
+def publish(store: ArtifactStore, stage: StageName, fill: Callable[[Path], None]) -> ArtifactRef:
+    with store.draft(store.ref(stage, stage[0] * 64 if stage[0] in "abcdef" else "0" * 64), {}, {}) as draft:
+        fill(draft.folder)
+        return store.publish(draft)
+
+
+def people(count: int, name: str = "p") -> pa.Table:
+    labels = [f"{name}{number}" for number in range(count)]
+    return pa.table({"identity_id": np.arange(count), "label": labels, "num_samples": np.full(count, SAMPLES)})
+
+
+def write_codes(folder: Path, count: int = PEOPLE, name: str = "p") -> None:
+    codes = np.stack([np.arange(count) // 9, np.arange(count) // 3 % 3, np.arange(count) % 3], axis=1)
+    write_code_table(folder, codes, CodeShape(3, 3), people(count, name))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def inputs(store: ArtifactStore, write_shard: Callable[..., Path]) -> dict[StageName, ArtifactRef]:
+    rng = np.random.default_rng(0)
+
+    def write_faces(folder: Path) -> None:
+        for split, count in (("identities", PEOPLE), ("held_out", 5)):
+            images = rng.integers(0, 255, size=(count * SAMPLES, 112, 112, 3)).astype(np.uint8)
+            encoded = [cv2.imencode(".png", image)[1].tobytes() for image in images]
+            rows = [(row // SAMPLES, f"{row}.png", image) for row, image in enumerate(encoded)]
+            write_shard(folder / f"{split}-00000.arrow", rows, len(rows))
+            pq.write_table(people(count), folder / f"{split}.parquet")
+
+    def write_vectors(folder: Path) -> None:
+        vectors = rng.normal(size=(PEOPLE, DIM)).astype(np.float32)
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        save_file({"code_vectors": unit}, folder / "code_vectors.safetensors")
+
+    return {
+        "ingestion": publish(store, "ingestion", write_faces),
+        "separation": publish(store, "separation", write_vectors),
+        "tokenization": publish(store, "tokenization", write_codes),
+    }
+
+
+@pytest.fixture
+def run(store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str, tmp_path: Path) -> Run:
+    def make(refresh: bool = False, **changes: Any) -> Artifact:
+        given = {
+            "backbone": "iresnet_tiny",
+            "epochs": 3,
+            "batch_size": 16,
+            "learning_rate": 0.001,
+            "verified_pairs": 20,
+        }
+        settings = {
+            "store": str(tmp_path / "store"),
+            "training": given | changes.pop("training", {}),
+            "execution": {"device": "cpu", "workers": 1, **changes},
+        }
+        return store.open(training.fn(RunConfig.model_validate(settings), inputs, refresh))
+
+    return make
+
+
+def weights(artifact: Artifact) -> dict[str, torch.Tensor]:
+    return load_file(artifact.path("backbone.safetensors"))
+
+
+def test_it_publishes_weights_figures_events_and_what_they_belong_to(
+    run: Run, inputs: dict[StageName, ArtifactRef], tmp_path: Path
+) -> None:
+    artifact = run()
+    names = [name for name in artifact.names() if not name.startswith("tensorboard/")]
+    assert names == ["backbone.safetensors", "head.safetensors", "metrics.parquet", "model.json"]
+    assert len(artifact.names("tensorboard/events")) == 1
+    known = json.loads(artifact.path("model.json").read_text())
+    assert (known["backbone"], known["embedding_dim"], known["length"], known["range"]) == ("iresnet_tiny", DIM, 3, 3)
+    assert known["codes"] == inputs["tokenization"].key
+    assert known["settings"]["epochs"] == 3
+    metrics = pq.read_table(artifact.path("metrics.parquet"))
+    steps = metrics.filter(pa.compute.equal(metrics["name"], "loss"))["step"].to_pylist()
+    assert steps == list(range(1, 10))
+    verified = metrics.filter(pa.compute.equal(metrics["name"], "verification_accuracy"))
+    assert verified["step"].to_pylist() == [3, 6, 9]
+    figures = artifact.manifest.metrics
+    assert figures["steps"] == 9
+    assert 0 <= figures["verification_accuracy"] <= 1
+    assert {"loss", "code_accuracy", "alignment", "images_per_second"} < set(figures)
+    model = load_backbone(artifact.path("backbone.safetensors"), artifact.path("model.json"))
+    assert model(torch.zeros(1, 3, 112, 112)).shape == (1, DIM)
+    assert not list((tmp_path / "store" / "checkpoints").rglob("*.*"))
+
+
+def test_a_failed_run_is_carried_on_from_its_checkpoint_and_a_refreshed_one_is_made_anew(
+    run: Run, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = run()
+    expected = weights(undisturbed)
+    store.remove(undisturbed.ref)
+    take, taken, failed = Stepper.take, [], []
+
+    def fail_once(self: Stepper, batch: Any) -> None:
+        taken.append(self.state.step)
+        if taken == [0, 1, 2, 3, 4, 5] and not failed:
+            failed.append(True)
+            raise ConnectionError
+        take(self, batch)
+
+    monkeypatch.setattr(Stepper, "take", fail_once)
+    with pytest.raises(ConnectionError):
+        run(checkpoint_steps=2)
+    again = weights(run(checkpoint_steps=2))
+    assert taken == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+    assert all(torch.equal(again[name], tensor) for name, tensor in expected.items())
+    taken.clear()
+    run(refresh=True)
+    assert taken == list(range(9))
+
+
+def test_codes_of_other_people_are_refused_before_the_first_step(
+    run: Run, store: ArtifactStore, inputs: dict[StageName, ArtifactRef]
+) -> None:
+    for count, name, said in [(PEOPLE, "q", r"identity 0 \(q0\) where the faces have 0 \(p0\)"), (11, "p", "11 .* 12")]:
+        store.remove(inputs["tokenization"])
+        publish(store, "tokenization", lambda folder, count=count, name=name: write_codes(folder, count, name))
+        with pytest.raises(GifError, match=said):
+            run()
+
+
+def test_a_fault_in_a_process_is_told_as_it_is_and_not_tried_again(run: Run) -> None:
+    with pytest.raises(GifError, match=r"batch_size=16.*shared equally by 3 processes|multiple of 3"):
+        run(processes=3)
+
+
+def test_two_processes_publish_what_one_does(run: Run) -> None:
+    gentle = {"learning_rate": 1e-5, "epochs": 2}
+    alone = run(training=gentle)
+    shared = run(refresh=True, training=gentle, processes=2)
+    assert alone.ref == shared.ref, "how it is executed is no part of the key"
+    for name, tensor in weights(alone).items():
+        torch.testing.assert_close(weights(shared)[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_wandb_that_is_not_installed_is_said(run: Run) -> None:
+    with pytest.raises(GifError, match="pip install wandb"):
+        run(wandb="faces")
