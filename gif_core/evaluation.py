@@ -1,64 +1,24 @@
-"""Evaluation on people never trained on: which pairs to verify, and the features to verify them with."""
+"""Evaluation on people never trained on: the features that verify and identify them."""
 
-# Shapes: N images, P pairs, B images in a batch, D dimensions, H height, W width, C channels.
+# Shapes: B images in a batch, D dimensions, H height, W width, C channels.
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from gif_core.images import FaceImages, normalize_pixels
+from gif_core.images import normalize_pixels
+from gif_core.pairs import Images
 from gif_core.prefetching import prefetch
-
-SAME: Final = 601
-DIFFERENT: Final = 602
-"""The second part of the seeds here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of images, by their index."""
-
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    same: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        """How many, of both kinds."""
-        return len(self.same)
-
-
-def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int) -> Pairs:
-    """`pairs` distinct pairs of one person and as many of two, alternating; fewer if there are no more.
-
-    The number is rounded down to a multiple of `folds`, so that every fold holds as many of each kind.
-    """
-    order_N = np.argsort(labels_N, kind="stable")
-    _, starts = np.unique(labels_N[order_N], return_index=True)
-    bounds = np.append(starts, len(labels_N))
-    if len(starts) < 2:
-        raise ValueError(f"pairs of different people need two identities, not {len(starts)}")
-    if np.diff(bounds).max() < 2:
-        raise ValueError("pairs of the same person need an identity with two images, and every one has a single image")
-    same_P2 = _draw_same(bounds, pairs, seed)
-    different_P2 = _draw_different(bounds, pairs, seed)
-    count = min(len(same_P2), len(different_P2)) // folds * folds
-    if count == 0:
-        raise ValueError(f"{len(same_P2)} same and {len(different_P2)} different pairs are too few for {folds} folds")
-    both_P2 = order_N[np.stack([same_P2[:count], different_P2[:count]], axis=1).reshape(-1, 2)]
-    return Pairs(both_P2[:, 0], both_P2[:, 1], np.tile([True, False], count))
 
 
 def embed_images(
     model: nn.Module,
-    faces: FaceImages,
+    faces: Images,
     indices: NDArray[np.int64],
     *,
     flip: bool,
@@ -66,54 +26,47 @@ def embed_images(
     batch_size: int = 256,
 ) -> Generator[NDArray[np.float32], None, None]:
     """Features, chunk by chunk: image and (with `flip`) mirror summed un-normalised, then unit length."""
+    chunks = embed_both(model, faces, indices, mirror=flip, device=device, batch_size=batch_size)
+    with closing(chunks):
+        for original_BD, mirror_BD in chunks:
+            features_BD = original_BD if mirror_BD is None else original_BD + mirror_BD
+            yield F.normalize(features_BD, dim=1).cpu().numpy()
+
+
+def embed_both(
+    model: nn.Module,
+    faces: Images,
+    indices: NDArray[np.int64],
+    *,
+    mirror: bool = True,
+    device: torch.device,
+    batch_size: int = 256,
+    workers: int = 1,
+) -> Generator[tuple[Tensor, Tensor | None], None, None]:
+    """Features of images and of their mirrors as the network gives them, chunk by chunk."""
     starts = range(0, len(indices), batch_size)
     was_training = model.training
     model.eval()
+
+    def load(start: int) -> NDArray[np.uint8]:
+        return faces.load(indices[start : start + batch_size])
+
     try:
-        with closing(prefetch(lambda start: faces.load(indices[start : start + batch_size]), starts)) as batches:
+        with closing(prefetch(load, starts, depth=workers + 1, workers=workers)) as batches:
             for images_BHWC in batches:
-                yield _embed_batch(model, images_BHWC, flip, device)
+                yield _embed_batch(model, images_BHWC, mirror, device)
     finally:
         model.train(was_training)
 
 
-def raw_pixels(faces: FaceImages, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+def raw_pixels(faces: Images, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
     """The baseline without a network: an image's pixels as one vector, whose direction is compared."""
     return faces.load(indices).reshape(len(indices), -1)
 
 
-def _draw_same(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:
-    """Positions of pairs of one person; identities take turns, so that the frequent do not dominate."""
-    rng = np.random.default_rng([seed, SAME])
-    drawn, turns = [], []
-    for start, end in pairwise(bounds):
-        within_P2 = np.stack(np.triu_indices(end - start, k=1), axis=1)
-        drawn.append(start + rng.permutation(within_P2)[:pairs])
-        turns.append(np.arange(len(drawn[-1])))
-    everyone_P2, turn_P = np.concatenate(drawn), np.concatenate(turns)
-    by_turn = np.lexsort((rng.random(len(turn_P)), turn_P))
-    return rng.permutation(everyone_P2[by_turn[:pairs]])
-
-
-def _draw_different(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:
-    """Positions of pairs of two people, each as likely as another, by their rank among all such pairs."""
-    ends_N = np.repeat(bounds[1:], np.diff(bounds))
-    partners_N = bounds[-1] - ends_N
-    last_rank_N = partners_N.cumsum()
-    total = int(last_rank_N[-1])
-    rank_P = np.random.default_rng([seed, DIFFERENT]).choice(total, min(pairs, total), replace=False)
-    left_P = np.searchsorted(last_rank_N, rank_P, side="right")
-    right_P = ends_N[left_P] + rank_P - (last_rank_N - partners_N)[left_P]
-    return np.stack([left_P, right_P], axis=1)
-
-
 @torch.inference_mode()
 def _embed_batch(
-    model: nn.Module, images_BHWC: NDArray[np.uint8], flip: bool, device: torch.device
-) -> NDArray[np.float32]:
+    model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
     images_BCHW = normalize_pixels(images_BHWC, device)
-    features_BD = model(images_BCHW).float()
-    if flip:
-        features_BD = features_BD + model(images_BCHW.flip(3)).float()
-    unit_BD: NDArray[np.float32] = F.normalize(features_BD, dim=1).cpu().numpy()
-    return unit_BD
+    return model(images_BCHW).float(), model(images_BCHW.flip(3)).float() if mirror else None

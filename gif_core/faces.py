@@ -28,14 +28,20 @@ def decode(content: bytes | memoryview, size: int = IMAGE_SIZE) -> NDArray[np.ui
 
 def decode_array(encoded: NDArray[np.uint8], size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
     """The same for bytes in an array."""
+    image = decode_whole(encoded)
+    if image.shape[:2] != (size, size):
+        image = np.asarray(cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
+    return image
+
+
+def decode_whole(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """RGB in the size that the image has; ValueError when it cannot be decoded."""
     try:
         image: Any = cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB) if len(encoded) else None
     except cv2.error as error:
         raise ValueError(f"OpenCV refuses it: {error.err or error}") from None
     if image is None:
         raise ValueError("not an image that can be decoded")
-    if image.shape[:2] != (size, size):
-        image = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
     return image  # type: ignore[no-any-return]
 
 

@@ -41,9 +41,9 @@ LENGTHS: Final = {
 }
 """Bytes of the length that stands before an argument of any length."""
 PUTS: Final = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
-BYTES: Final = {"u1", "|u1", b"u1", b"|u1"}
-TRUTHS: Final = {"b1", "|b1", b"b1", b"|b1"}
-LATIN: Final = {"latin1", "latin-1", b"latin1", b"latin-1"}
+BYTES: Final[set[str | bytes]] = {"u1", "|u1", b"u1", b"|u1"}
+TRUTHS: Final[set[str | bytes]] = {"b1", "|b1", b"b1", b"|b1"}
+LATIN: Final[set[str | bytes]] = {"latin1", "latin-1", b"latin1", b"latin-1"}
 
 
 class PairFileError(GifError, ValueError):
@@ -64,20 +64,24 @@ def read_pair_file(path: Path) -> PairFile:
         raise FileNotFoundError(f"there is no file {path}")
     if path.stat().st_size > LARGEST_FILE:
         raise PairFileError(f"{path}: a file of pairs has at most {LARGEST_FILE:,} bytes")
-    content = path.read_bytes()
+    return parse_pair_file(path.read_bytes(), str(path))
+
+
+def parse_pair_file(content: bytes, name: str) -> PairFile:
+    """The same for the bytes of a file; `name` is for messages."""
     try:
         _check_opcodes(content)
         return _check_pairs(_Reader(content).load())
     except Exception as error:
-        raise PairFileError(f"{path} is not a file of pairs: {error!s:.300}") from error
+        raise PairFileError(f"{name} is not a file of pairs: {error!s:.300}") from error
 
 
 class _Type:
     """Stands in for `numpy.dtype`; of the types there are, bytes and truths alone are allowed."""
 
     def __init__(self, name: str | bytes, *_: object) -> None:
-        if name not in BYTES | TRUTHS:
-            raise PairFileError(f"images are arrays of uint8, not of {name!r:.20}")
+        if not _is_one_of(name, BYTES | TRUTHS):
+            raise PairFileError(f"images are arrays of uint8, not of {_show(name)}")
         self.is_bytes = name in BYTES
 
     def __setstate__(self, state: object) -> None:
@@ -118,8 +122,8 @@ class _Reader(pickle.Unpickler):
 
     def _encode(self, text: str, codec: str | bytes) -> bytes:
         """Bytes as Python 3 writes them for Python 2: text of the characters 0 to 255."""
-        if codec not in LATIN:
-            raise PairFileError(f"it encodes text as {codec!r:.20}, not as latin1")
+        if not _is_one_of(codec, LATIN) or not isinstance(text, str):
+            raise PairFileError(f"it encodes text as {_show(codec)}, not as latin1")
         self._spend(len(text))
         return text.encode("latin1")
 
@@ -142,13 +146,24 @@ def _check_array(content: bytes, kind: _Type, shape: tuple[int, ...]) -> None:
     """Refuse all but a row of bytes, or a column, as OpenCV once gave encoded images."""
     if not (isinstance(kind, _Type) and kind.is_bytes and isinstance(content, bytes)):
         raise PairFileError("images are arrays of uint8, and there is another")
-    if shape not in ((len(content),), (len(content), 1)):
-        raise PairFileError(f"an encoded image is a row of {len(content)} bytes, not an array of {shape!s:.80}")
+    plain = isinstance(shape, tuple) and all(isinstance(side, int) for side in shape)
+    if not plain or shape not in ((len(content),), (len(content), 1)):
+        found = f"{shape!s:.80}" if plain else "no shape at all"
+        raise PairFileError(f"an encoded image is a row of {len(content)} bytes, not an array of {found}")
+
+
+def _is_one_of(value: object, known: set[str | bytes]) -> bool:
+    """Whether it is one of these words. Lists in lists, each twice, would take for ever to compare or to show."""
+    return isinstance(value, str | bytes) and value in known
+
+
+def _show(value: object) -> str:
+    return f"{value!r:.20}" if isinstance(value, str | bytes) else f"a {type(value).__name__}"
 
 
 def _truth(kind: _Type, content: bytes) -> bool:
     """Stands in for numpy's scalars."""
-    if not isinstance(kind, _Type) or kind.is_bytes or content not in (b"\0", b"\1"):
+    if not isinstance(kind, _Type) or kind.is_bytes or not _is_one_of(content, {b"\0", b"\1"}):
         raise PairFileError("it holds a number of numpy's that is neither true nor false")
     return content == b"\1"
 

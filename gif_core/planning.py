@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.keys import artifact_key
 from gif_core.artifacts.tags import read_tag
 from gif_core.artifacts.verification import sha256_of
 from gif_core.encoders.files import weights_file
+from gif_core.evaluation_sets import describe_set
 from gif_core.growth import find_base
 from gif_core.ingestion import describe_readers
 from gif_core.readers import open_reader
@@ -18,6 +19,8 @@ from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
+READ_FROM: Final[dict[StageName, str]] = {"ingestion": "a source of faces", "evaluation": "a set of evaluation"}
+"""The stages that read what no stage has made."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ def stage_settings(store: ArtifactStore, config: RunConfig, stage: StageName) ->
         readers = [open_reader(source) for source in config.ingestion.sources]
         settings["sources"] = describe_readers(readers)
         settings["grown_from"] = find_base(store, settings, readers) if settings.pop("incremental") else None
+    if stage == "evaluation":
+        settings["sets"] = [describe_set(given) for given in config.evaluation.sets]
     weights = weights_file(config.embedding) if stage == "embedding" else None
     if weights is not None:
         settings["pretrained"] = f"sha256:{sha256_of(weights)}"
@@ -74,15 +79,20 @@ def _planned_settings(
     """The settings of a stage.
 
     Where nothing is to be ingested the sources need not be there: the faces that were ingested last stand for them.
+    So it is with the sets of evaluation; without earlier scores a stage that is not selected has none to offer.
     """
     try:
         return stage_settings(store, config, stage)
     except OSError:
-        tag = read_tag(store, "ingestion", "latest")
-        if stage != "ingestion" or stage in selected or tag is None or not store.find(stage, tag.ref.key):
+        if stage in selected or stage not in READ_FROM:
             raise
-        logger.warning("the sources cannot be reached: using the faces that were ingested last, %s", tag.ref)
-        return store.open(store.ref(stage, tag.ref.key)).manifest.settings
+        tag = read_tag(store, stage, "latest")
+        if tag is not None and store.find(stage, tag.ref.key):
+            logger.warning("%s cannot be reached: using what was made of it last, %s", READ_FROM[stage], tag.ref)
+            return store.open(store.ref(stage, tag.ref.key)).manifest.settings
+        if stage == "ingestion":
+            raise
+        return config.settings(stage)
 
 
 def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[StageName]) -> dict[StageName, ArtifactRef]:

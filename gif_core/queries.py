@@ -20,6 +20,9 @@ PARQUET_TABLES: Final[Tables] = {
     "quarantine": ("ingestion", "quarantine.parquet"),
     "vectors": ("embedding", "vectors.parquet"),
     "least_cohesive": ("embedding", "least_cohesive.parquet"),
+    "scores": ("evaluation", "scores.parquet"),
+    "cmc": ("evaluation", "cmc.parquet"),
+    "errors": ("evaluation", "errors.parquet"),
     "code_quality": ("tokenization", "quality.parquet"),
 }
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}

@@ -1,7 +1,6 @@
 """What each section of the report shows, read from the artifacts of a run."""
 
 import base64
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from gif_core.contact_sheet import contact_sheet
 from gif_core.faces import Faces
 from gif_core.figures import Curve
 from gif_core.formatting import plain_name
+from gif_core.scores import read_scores
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
@@ -45,11 +45,12 @@ def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
 def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
     """Verification of people who were held out: a table and the ROC."""
     evaluation = inputs["evaluation"]
-    scores: dict[str, dict[str, float]] = json.loads(evaluation.path("scores.json").read_text("utf-8"))
+    shown = next((name for name, found in _read_sets(evaluation).items() if found["kind"] == "held_out"), None)
+    scores = _read_sets(evaluation)[shown]["subjects"] if shown else {}
     if not scores:
         return {"scores": {}}
     rates = [name for name in next(iter(scores.values())) if name.startswith("tar_at_far_")]
-    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar")
+    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar", [("set", "=", shown)])
     return {
         "scores": scores,
         "notes": {"encoder": _describe_encoder(config), "model": config.training.backbone},
@@ -142,9 +143,9 @@ def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
     return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
 
 
-def read_curves(path: Path, name: str, x: str, y: str) -> dict[str, Curve]:
-    """The curve of every name in a long table, in the order of their first rows."""
-    table = pq.read_table(path, columns=[name, x, y])
+def read_curves(path: Path, name: str, x: str, y: str, filters: Any = None) -> dict[str, Curve]:
+    """The curve of every name in a long table, or in those rows of it, in the order of their first rows."""
+    table = pq.read_table(path, columns=[name, x, y], filters=filters)
     parts = {value: table.filter(pc.equal(table[name], value)) for value in table[name].unique().to_pylist()}
     return {value: Curve(part[x].to_numpy(), part[y].to_numpy()) for value, part in parts.items()}
 
@@ -156,6 +157,10 @@ def _rename(curves: Mapping[str, Curve], names: Mapping[str, str]) -> dict[str, 
 def _count_people(ingestion: Artifact, split: str) -> dict[str, int]:
     counts = pq.read_table(ingestion.path(f"{split}.parquet"), columns=["num_samples"])["num_samples"]
     return {"identities": len(counts), "images": pc.sum(counts).as_py() or 0}
+
+
+def _read_sets(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:
+    return read_scores(evaluation.path("scores.json"))
 
 
 def _read_accuracies(evaluation: Artifact) -> dict[str, float | int | str]:

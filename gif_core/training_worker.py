@@ -22,9 +22,10 @@ from torch import nn
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.checkpoints import Checkpoints
 from gif_core.code_table import read_codes
-from gif_core.evaluation import draw_pairs, embed_images
+from gif_core.evaluation import embed_images
 from gif_core.faces import Faces
 from gif_core.inputs import map_tensor
+from gif_core.pairs import draw_pairs
 from gif_core.process_group import ProcessGroup, join_processes
 from gif_core.processes import FAULT, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training

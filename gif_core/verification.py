@@ -8,20 +8,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gif_core.roc import Roc, UndefinedFiguresError, check_kinds, check_scores, measure_roc, tar_at_far
+
 Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
 """Rows whose direction is compared; bytes are raw pixels."""
 THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
-FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3)
+FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3, 1e-4)
+PROTOCOL: Final = "pairs-1"
+"""Raise its number when the same features would get other figures."""
 _CHUNK_NUMBERS: Final = 2**22
-
-
-@dataclass(frozen=True, slots=True)
-class Roc:
-    """Accept rates of different (`far`) and of same (`tar`) pairs closer than each distance."""
-
-    far: NDArray[np.float64]
-    tar: NDArray[np.float64]
-    distance: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +54,13 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
     that one; folds are consecutive and unshuffled.
     """
     same_P = np.asarray(same_P, dtype=np.bool_)
-    _check_pairs(distance_P, same_P, folds)
+    check_pairs(same_P, folds)
+    check_scores(distance_P, same_P)
     correct_KT = _count_correct(distance_P, same_P, folds)
     sizes_K = np.array([len(part) for part in np.array_split(same_P, folds)])
     best_K = (correct_KT.sum(axis=0) - correct_KT).argmax(axis=1)
     accuracy_K = correct_KT[np.arange(folds), best_K] / sizes_K
-    roc = _measure_roc(distance_P, same_P)
+    roc = measure_roc(-distance_P, same_P)
     return Verification(
         accuracy=float(accuracy_K.mean()),
         accuracy_std=float(accuracy_K.std()),
@@ -74,14 +70,27 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
     )
 
 
+def check_pairs(same_P: NDArray[np.bool_], folds: int) -> None:
+    """UndefinedFiguresError when no features could give these pairs figures."""
+    check_kinds(same_P)
+    if len(same_P) < folds:
+        raise UndefinedFiguresError(f"{len(same_P)} pairs cannot be split into {folds} folds")
+
+
 def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float64]:
     """Squared distance between the normalised features of each pair of rows, in chunks of little memory."""
     return _distances(features_ND, left_P, features_ND, right_P)
 
 
-def tar_at_far(roc: Roc, far: float) -> float:
-    """TAR where FAR is nearest to `far`; of equally near points the one with the largest FAR, then TAR."""
-    return float(roc.tar[::-1][np.abs(roc.far[::-1] - far).argmin()])
+def worst_errors(
+    distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], threshold: float, most: int
+) -> NDArray[np.int64]:
+    """Pairs on which the threshold errs by most: up to `most` false matches, then up to `most` misses."""
+    match_P = distance_P < threshold
+    false_matches, misses = np.flatnonzero(match_P & ~same_P), np.flatnonzero(~match_P & same_P)
+    nearest = false_matches[np.argsort(distance_P[false_matches], kind="stable")]
+    furthest = misses[np.argsort(-distance_P[misses], kind="stable")]
+    return np.concatenate([nearest[:most], furthest[:most]])
 
 
 def _distances(
@@ -106,19 +115,6 @@ def _normalize(rows_PD: Features) -> NDArray[np.float64]:
     return numbers_PD / np.where(length_P == 0, 1.0, length_P)
 
 
-def _check_pairs(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> None:
-    if len(distance_P) != len(same_P):
-        raise ValueError(f"{len(distance_P)} distances for {len(same_P)} pairs")
-    if same_P.all():
-        raise ValueError("there are no pairs of different people: neither accuracy nor TAR at FAR can be measured")
-    if not same_P.any():
-        raise ValueError("there are no pairs of the same person: neither accuracy nor TAR at FAR can be measured")
-    if len(same_P) < folds:
-        raise ValueError(f"{len(same_P)} pairs cannot be split into {folds} folds")
-    if not np.isfinite(distance_P).all():
-        raise ValueError(f"{(~np.isfinite(distance_P)).sum()} pairs have features that are not finite numbers")
-
-
 def _count_correct(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> NDArray[np.int64]:
     """Right answers [K, T]: same pairs strictly below the threshold and different pairs at or above it."""
     first_match_P = np.searchsorted(THRESHOLDS_T, distance_P, side="right")
@@ -130,10 +126,3 @@ def _count_correct(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], f
         matched_different = np.bincount(first_match[~same], minlength=bins).cumsum()[:-1]
         counts_KT[fold] = matched_same + (~same).sum() - matched_different
     return counts_KT
-
-
-def _measure_roc(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
-    from sklearn.metrics import roc_curve  # seconds to import, which commands that measure nothing need not wait for
-
-    far, tar, score = roc_curve(same_P, -distance_P)
-    return Roc(far=far, tar=tar, distance=-score)

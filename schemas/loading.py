@@ -9,11 +9,13 @@ from pydantic import ValidationError
 
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
+from schemas.evaluation import SET_KINDS
 from schemas.ingestion import SOURCE_KINDS
 from schemas.presets import PRESETS, merge
 from schemas.run import RunConfig
 
 ConfigSource = RunConfig | dict[str, Any] | str
+KINDS = {*SOURCE_KINDS, *SET_KINDS}
 
 
 class ConfigError(GifError, ValueError):
@@ -94,7 +96,7 @@ def _is_inside(place: tuple[Any, ...], table: tuple[Any, ...]) -> bool:
 
 
 def _explain_one(detail: Any) -> str:
-    path = [str(part) for part in detail["loc"] if part not in SOURCE_KINDS]
+    path = [str(part) for part in _without_kinds(detail["loc"])]
     field = ".".join(path) or "configuration"
     if "credentials" in detail["msg"]:
         return f"{field}: {detail['msg'].removeprefix('Value error, ')}"
@@ -105,6 +107,12 @@ def _explain_one(detail: Any) -> str:
         return f"{field} = {detail['input']!r}: there is no such setting; {hint}known: {', '.join(known)}"
     message = detail["msg"].removeprefix("Value error, ")
     return f"{field} = {detail['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _without_kinds(place: tuple[Any, ...]) -> list[Any]:
+    """Where a setting is, without the kind that pydantic adds behind the position in a list."""
+    before = (None, *place)
+    return [part for last, part in zip(before, place, strict=False) if not (isinstance(last, int) and part in KINDS)]
 
 
 def _fields_at(path: list[str]) -> list[str]:

@@ -1,66 +1,108 @@
-"""Evaluation as a cached task."""
+"""Evaluation as a cached task; the features of large sets are cached parts of it."""
 
-import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Draft
+from gif_core.artifacts.parts import list_parts
 from gif_core.devices import pick_device
 from gif_core.encoders.building import build_encoder
-from gif_core.evaluation import draw_pairs, embed_images, raw_pixels
-from gif_core.faces import Faces
+from gif_core.evaluation import embed_images, raw_pixels
+from gif_core.evaluation_sets import open_pair_set
 from gif_core.inputs import open_faces
-from gif_core.metrics import MetricsWriter
 from gif_core.models import load_backbone
-from gif_core.verification import Features, Verification, pair_distances, verify_distances
+from gif_core.pair_sets import PairSet
+from gif_core.pairs import Images, draw_pairs
+from gif_core.roc import UndefinedFiguresError
+from gif_core.scores import SetResult, error_rows, pair_figures, write_scores
+from gif_core.verification import PROTOCOL, Features, check_pairs, pair_distances, verify_distances
+from schemas.artifacts import PARTS_FILE
+from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig
 from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task
+from tasks.templates import evaluate_templates
 
 logger = logging.getLogger(__name__)
-ROC = pa.schema([("subject", pa.string()), ("far", pa.float64()), ("tar", pa.float64())])
-ROC_POINTS = 400
+WORK = ".work"
+"""Folder of the twins; hidden, so it is not published."""
+NOBODY = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
 
 
 @stage_task("evaluation")
 def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
-    """Pairs of held-out people are verified by raw pixels, by the encoder and by the trained model."""
-    faces = open_faces(inputs["ingestion"], "held_out", config.execution.workers)
-    results: dict[str, Verification] = {}
+    """Pairs and templates of people never trained on are verified and identified."""
     draft.metrics["pairs"] = 0
+    results = []
+    for given in config.evaluation.sets:
+        if isinstance(given, IjbSet | SyntheticIjbSet):
+            result = evaluate_templates(config, inputs["training"], given, draft.folder / WORK, anew=draft.anew)
+        else:
+            result = _evaluate_pairs(config, inputs, given, draft.folder / WORK)
+        results.append(result)
+        if result.undefined:
+            logger.warning("%s: %s", result.title, result.undefined)
+    write_scores(draft.folder, results, inputs["training"].ref.key)
+    for result in results:
+        draft.metrics |= _headline(result)
+    draft.metrics["parts_computed"] = sum(result.parts_computed for result in results)
+    (draft.folder / PARTS_FILE).write_text(list_parts(sorted({name for result in results for name in result.parts})))
+
+
+def _evaluate_pairs(config: RunConfig, inputs: Inputs, given: PairSettings, work: Path) -> SetResult:
+    """Figures of each subject; a set that cannot have any says so, and the others go on."""
+    flags = {"flip": config.evaluation.flip, "folds": config.evaluation.folds}
+    result = SetResult(given.title, given.kind, PROTOCOL, flags, {"pairs": 0, "same": 0})
+    pair_set = _held_out_pairs(config, inputs) if isinstance(given, HeldOutSet) else open_pair_set(given, work)
+    if pair_set is None:
+        result.undefined = NOBODY
+        return result
+    pairs = pair_set.pairs
+    result.counts = {"pairs": len(pairs), "same": int(pairs.same.sum())}
+    try:
+        check_pairs(pairs.same, config.evaluation.folds)
+    except UndefinedFiguresError as error:
+        result.undefined = str(error)
+        return result
+    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+    left, right = np.split(places, 2)
+    for subject, features in _features(config, inputs, pair_set.images, rows):
+        distance = pair_distances(features, left, right)
+        found = verify_distances(distance, pairs.same, config.evaluation.folds)
+        result.subjects[subject], result.curves[subject] = pair_figures(found), found.roc
+        if subject == "model":
+            result.errors = error_rows(subject, pair_set.images, pairs, distance, found.threshold)
+    return result
+
+
+def _held_out_pairs(config: RunConfig, inputs: Inputs) -> PairSet | None:
+    faces, given = open_faces(inputs["ingestion"], "held_out", config.execution.workers), config.evaluation
     if len(faces) == 0:
-        logger.warning("nobody was held out, so nobody was verified: set ingestion.held_out above 0")
-    else:
-        given = config.evaluation
-        pairs = draw_pairs(faces.labels_N, pairs=given.pairs, seed=given.seed, folds=given.folds)
-        draft.metrics["pairs"] = len(pairs)
-        rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
-        left, right = np.split(places, 2)
-        for subject, features in _features(config, inputs, faces, rows):
-            distances = pair_distances(features, left, right)
-            results[subject] = verify_distances(distances, pairs.same, given.folds)
-    _write(draft, results)
+        return None
+    return PairSet(faces, draw_pairs(faces.labels_N, pairs=given.pairs, seed=given.seed, folds=given.folds))
 
 
 def _features(
-    config: RunConfig, inputs: Inputs, faces: Faces, rows: NDArray[np.int64]
+    config: RunConfig, inputs: Inputs, images: Images, rows: NDArray[np.int64]
 ) -> Iterator[tuple[str, Features]]:
-    """The features of the held-out faces, one method after another."""
+    """The features of images, one subject after another."""
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
-    yield "raw_pixels", raw_pixels(faces, rows)
-    encoder = build_encoder(config.embedding, device)
-    encoded = (encoder.encode(faces.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
-    yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
-    model = load_backbone(inputs["training"].path("backbone.safetensors"), inputs["training"].path("model.json")).to(
-        device
-    )
-    embedded = embed_images(model, faces, rows, flip=config.evaluation.flip, device=device, batch_size=batch)
-    yield "model", _collect(embedded, "model", len(rows))
+    subjects = config.evaluation.subjects
+    if "raw_pixels" in subjects:
+        yield "raw_pixels", raw_pixels(images, rows)
+    if "encoder" in subjects:
+        encoder = build_encoder(config.embedding, device)
+        encoded = (encoder.encode(images.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
+        yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
+    if "model" in subjects:
+        training = inputs["training"]
+        model = load_backbone(training.path("backbone.safetensors"), training.path("model.json")).to(device)
+        embedded = embed_images(model, images, rows, flip=config.evaluation.flip, device=device, batch_size=batch)
+        yield "model", _collect(embedded, "model", len(rows))
 
 
 def _collect(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
@@ -75,29 +117,13 @@ def _collect(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> ND
     return np.concatenate(collected)
 
 
-def _write(draft: Draft, results: dict[str, Verification]) -> None:
-    scores = {subject: _figures(result) for subject, result in results.items()}
-    flat = {f"{subject}/{name}": value for subject, figures in scores.items() for name, value in figures.items()}
-    with MetricsWriter(draft.folder / "metrics.parquet", "evaluation") as writer:
-        writer.add(None, flat)
-    (draft.folder / "scores.json").write_text(json.dumps(scores, indent=1))
-    curves = [_curve(subject, result) for subject, result in results.items()]
-    pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), draft.folder / "roc.parquet")
-    draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
-
-
-def _figures(result: Verification) -> dict[str, float]:
-    figures = {
-        "accuracy": result.accuracy,
-        "accuracy_std": result.accuracy_std,
-        "threshold": result.threshold,
-    }
-    return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
-
-
-def _curve(subject: str, result: Verification) -> pa.Table:
-    """The ROC, thinned to what a picture can show."""
-    roc = result.roc
-    points = np.unique(np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int))
-    columns = {"subject": [subject] * len(points), "far": roc.far[points], "tar": roc.tar[points]}
-    return pa.table(columns, schema=ROC)
+def _headline(result: SetResult) -> dict[str, float | int | str]:
+    """The figures of the manifest: all subjects' accuracy on held-out people, and the model's main ones elsewhere."""
+    if result.undefined and not result.subjects:
+        return {} if result.kind == "held_out" else {f"{result.title}/undefined": result.undefined}
+    if result.kind == "held_out":
+        accuracies = {f"{subject}_accuracy": figures["accuracy"] for subject, figures in result.subjects.items()}
+        return {"pairs": result.counts["pairs"], **accuracies}
+    names = ("accuracy",) if "folds" in result.flags else ("tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
+    figures = result.subjects.get("model", {})
+    return {f"{result.title}/{name}": figures[name] for name in names if name in figures}

@@ -35,7 +35,7 @@ TINY = {
     },
     "separation": {"epochs": 5},
     "training": {"epochs": 1, "batch_size": 16, "warmup_steps": 0},
-    "evaluation": {"pairs": 40},
+    "evaluation": {"pairs": 40, "sets": [{"kind": "held_out"}]},
 }
 
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli import artifacts, codes, configuration, encoders, faces, run, runs, sql
+from flows.cli import artifacts, codes, configuration, encoders, faces, run, runs, sql, twins
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -21,6 +21,7 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("sql")(sql.sql)
 app.command("encode")(encoders.encode)
+app.command("twins")(twins.twins)
 app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")
 app.add_typer(codes.app, name="codes")

@@ -16,6 +16,7 @@ from flows.cli.options import Run, Store
 from flows.cli.people import People, PeopleError, open_people
 from gif_core.artifacts import ArtifactStore
 from gif_core.contact_sheet import check_ending, contact_sheet
+from gif_core.pairs import draw_pairs
 from gif_core.writers import FORMATS, export_faces, group_rows, pair_rows
 
 FOLDS = 10
@@ -130,8 +131,6 @@ def _show_progress(steps: Iterable[int], name: str, total: int) -> None:
 
 def _draw_pairs(people: People, pairs: int, seed: int) -> NDArray[np.int64]:
     """Faces in the order of a verification file."""
-    from gif_core.evaluation import draw_pairs
-
     return pair_rows(draw_pairs(people.faces.labels_N, pairs=pairs, seed=seed, folds=FOLDS))
 
 

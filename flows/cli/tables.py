@@ -48,10 +48,16 @@ def _show_scores(console: Console, metrics: Mapping[str, float | int | str]) -> 
     for subject, words in SUBJECTS.items():
         if f"{subject}_accuracy" in metrics:
             table.add_row(words, f"{float(metrics[f'{subject}_accuracy']):.2%}")
-    if table.row_count:
-        console.print(table)
-    else:
-        console.print("Nobody was held out, so nobody was verified: set ingestion.held_out above 0.")
+    others = Table("other set", "figure of the model", "")
+    for name, value in metrics.items():
+        title, _, figure = name.partition("/")
+        if figure:
+            others.add_row(title, figure, value if isinstance(value, str) else f"{value:.2%}")
+    for each in (table, others):
+        if each.row_count:
+            console.print(each)
+    if not table.row_count:
+        console.print("Nobody who was held out was verified: set ingestion.held_out above 0.")
 
 
 def format_figure(value: float | int | str) -> str:

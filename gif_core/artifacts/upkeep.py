@@ -18,7 +18,7 @@ from schemas.stages import STAGES, StageName
 DAY = 24 * 3600.0
 PARTS_KEPT = 7
 """Times longer than other leftovers that parts are kept, for a killed run to go on with."""
-PARTED: frozenset[StageName] = frozenset({"embedding"})
+PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
 """The stages that are made in parts."""
 
 

@@ -162,6 +162,13 @@ def blend(image: Image, colour: Colour, weight: NDArray[np.float32]) -> None:
     image[:] = cv2.blendLinear(image, paint, 1 - weight, weight)
 
 
+def project_to_crop(points_P3: Points, pose: Pose, side: int) -> Points:
+    """Where head points are in an image of `side` pixels, pixel centres at whole numbers."""
+    matrix, offset = _projection(pose)
+    places: Points = (points_P3 @ matrix + offset + 1.0) * side / 2 - 0.5
+    return places
+
+
 def _projection(pose: Pose) -> tuple[Points, Points]:
     """The 3 x 2 matrix and the offset that take head points to the crop (a turn, then a similarity)."""
     turn = np.array([[np.cos(pose.yaw), 0.0], [0.0, np.cos(pose.pitch)], [np.sin(pose.yaw), np.sin(pose.pitch)]])

@@ -15,6 +15,7 @@ STEPS = np.linspace(-1.0, 1.0, 15)
 ARCH = 1.0 - STEPS**2
 UPPER_LID, LOWER_LID = 0.56, 0.4
 TAPER = np.linspace(1.0, 0.35, 15)
+NOSE_LIFT = 0.12
 
 
 def eye_centre(person: Person) -> tuple[float, float]:
@@ -78,7 +79,7 @@ def paint_nose(canvas: Canvas, person: Person) -> None:
     sides = np.concatenate([side, side[::-1] * (-1, 1)])
     canvas.tint([on_face(sides, 0.06)], scale(skin, 0.66), 0.4, softness=0.03)
     lit = [ellipse((0.0, tip - 0.16), (0.02, 0.12)), ellipse((0.0, tip - 0.01), (0.5 * wide, 0.035))]
-    canvas.tint(on_face(np.stack(lit), 0.12), mix(skin, (255, 250, 240), 0.4), 0.65, softness=0.035)
+    canvas.tint(on_face(np.stack(lit), NOSE_LIFT), mix(skin, (255, 250, 240), 0.4), 0.65, softness=0.035)
     nostril = ellipse((0.5 * wide, tip + 0.03), (0.24 * wide, 0.016))
     canvas.fill(on_face(pair(nostril), 0.08), scale(skin, 0.38))
 
@@ -93,9 +94,15 @@ def lip_thickness(person: Person) -> float:
     return span(person.lip_thickness, 0.02, 0.068)
 
 
+def mouth_corner(person: Person, expression: Expression) -> tuple[float, float]:
+    """The right end of that line, which a smile moves outwards and up."""
+    x = span(person.mouth_width, 0.14, 0.25) * (1 + 0.15 * expression.smile)
+    return x, mouth_y(person) - 0.06 * expression.smile
+
+
 def paint_mouth(canvas: Canvas, person: Person, expression: Expression) -> None:
     """Two lips whose corners a smile lifts, and the teeth that show when they part."""
-    xs = span(person.mouth_width, 0.14, 0.25) * (1 + 0.15 * expression.smile) * STEPS
+    xs = mouth_corner(person, expression)[0] * STEPS
     thick, gap = lip_thickness(person), 0.13 * expression.mouth_open * ARCH
     line = mouth_y(person) - 0.06 * expression.smile * STEPS**2
     bow = thick * (ARCH - 0.28 * np.exp(-((STEPS / 0.22) ** 2)))

@@ -7,17 +7,14 @@ import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.faces import Faces
+from gif_core.pairs import Pairs
 from gif_core.writers.base import Crowd, Face, Writer
 from schemas.errors import GifError
-
-if TYPE_CHECKING:
-    from gif_core.evaluation import Pairs
 
 
 class OutputExistsError(GifError, FileExistsError):
@@ -41,7 +38,7 @@ def group_rows(labels_N: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(labels_N, kind="stable")
 
 
-def pair_rows(pairs: "Pairs") -> NDArray[np.int64]:
+def pair_rows(pairs: Pairs) -> NDArray[np.int64]:
     """The rows of pairs as verification files have them: those of pair i are 2i and 2i + 1."""
     return np.stack([pairs.left, pairs.right], axis=1).ravel()
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gif_core.evaluation import Pairs, draw_pairs, embed_images, raw_pixels
+from gif_core.evaluation import embed_images, raw_pixels
+from gif_core.pairs import Pairs, draw_pairs
 from gif_core.verification import pair_distances
 
 CPU = torch.device("cpu")

@@ -219,7 +219,26 @@ MANY, MILLION = 2000, struct.pack("<I", 1_000_000)
 ENCODE = b"c_codecs\nencode\nh\x00U\x06latin1\x86R"
 FROM_BUFFER = b"cnumpy.core.numeric\n_frombuffer\n(h\x00cnumpy\ndtype\nU\x02u1\x85RJ" + MILLION + b"\x85U\x01CtR"
 TEXT_AS_SIDE = b"(" + python2_string(b"y" * 16) + b"J\xff\xff\xff\x7ft"
+NESTED = b")q\x000" + b"".join(b"h%ch%c\x86q%c0" % (n, n, n + 1) for n in range(100))
+"""A tuple of a tuple twice, a hundred times over, at place 100 of the memo: small, and endless when walked through."""
 BOMBS = {
+    "laughs as images": b"\x80\x02" + NESTED + b"hd].",
+    "laughs as a list": b"\x80\x02" + NESTED + b"]hda](\x88e\x86.",
+    "laughs as truths": b"\x80\x02" + NESTED + b"](U\x01aU\x01be](hde\x86.",
+    "laughs as a type": b"\x80\x02" + NESTED + b"cnumpy\ndtype\nhd\x85R.",
+    "laughs as a codec": b"\x80\x02" + NESTED + b"c_codecs\nencode\nU\x01ahd\x86R.",
+    "laughs as text": b"\x80\x02" + NESTED + b"c_codecs\nencode\nhdU\x06latin1\x86R.",
+    "laughs as a truth": b"\x80\x02" + NESTED + b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nU\x02b1\x85Rhd\x86R.",
+    "laughs as a shape": python2_file([python2_array(b"abc").replace(b"M\x03\x00\x85", b"hd")] * 4).replace(
+        b"\x80\x02", b"\x80\x02" + NESTED
+    ),
+    "laughs as a side": python2_file([python2_array(b"abc").replace(b"M\x03\x00", b"hd")] * 4).replace(
+        b"\x80\x02", b"\x80\x02" + NESTED
+    ),
+    "laughs as a state": b"\x80\x02" + NESTED + b"cnumpy\ndtype\nU\x02u1\x85Rhdb.",
+    "itself": b"\x80\x02]q\x00h\x00a](\x88e\x86.",
+    "itself as a shape": b"\x80\x02" + python2_array(b"abc").replace(b"M\x03\x00\x85", b"]q\x00h\x00a"),
+    "thirty thousand deep": b"\x80\x02" + b"]" * 30_000 + b"a" * 29_999 + b".",
     "bytes": b"\x80\x04]\x8e" + HUGE + b"a.",
     "text": b"\x80\x04]\x8d" + HUGE + b"a.",
     "bytearray": b"\x80\x05]\x96" + HUGE + b"a.",

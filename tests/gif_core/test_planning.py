@@ -102,6 +102,27 @@ def test_a_lost_artifact_is_run_again_and_the_reason_says_so(store: ArtifactStor
     assert "files of it are missing" in plan_stages(store, tiny)["tokenization"].reason
 
 
+def test_sets_that_cannot_be_reached_matter_only_where_evaluation_runs(store: ArtifactStore, tiny: RunConfig) -> None:
+    away = changed(tiny, "evaluation.sets=[{kind: bin, path: nowhere/lfw.bin}]")
+    with pytest.raises(FileNotFoundError, match=r"there is no file nowhere/lfw\.bin"):
+        plan_stages(store, away)
+    plans = plan_stages(store, away, ["reporting"])
+    assert plans["evaluation"].ref == plan_stages(store, tiny)["evaluation"].ref, "the last scores stand for it"
+    store.remove(plans["evaluation"].ref)
+    assert plan_stages(store, away, ["tokenization"])["evaluation"].action == "run"
+
+
+def test_a_set_counts_by_what_it_holds(store: ArtifactStore, tiny: RunConfig, tmp_path: Path) -> None:
+    def plan(name: str, content: bytes) -> str:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "lfw.bin").write_bytes(content)
+        return plan_stages(store, changed(tiny, f"evaluation.sets=[{{kind: bin, path: {tmp_path}/{name}/lfw.bin}}]"))[
+            "evaluation"
+        ].ref.key
+
+    assert plan("here", b"one") == plan("there", b"one") != plan("there", b"two")
+
+
 def test_refresh_runs_a_stored_stage(store: ArtifactStore, tiny: RunConfig) -> None:
     plans = plan_stages(store, tiny, refresh=["tokenization"])
     assert [stage for stage, plan in plans.items() if plan.action == "run"] == ["tokenization"]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from gif_core import scores as score_files
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
 from gif_core.code_index import unpack_codes
 from gif_core.code_quality import QUALITY_FILE, code_quality
@@ -24,6 +25,8 @@ from gif_core.metrics import MetricsWriter
 from gif_core.readers import open_reader
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.reporting import SECTIONS, figure_json, write_report
+from gif_core.roc import Roc
+from gif_core.scores import SetResult
 from gif_core.tokenization import CodeShape, code_shape
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -191,12 +194,13 @@ def write_scores(run: SmallRun) -> None:
     scores = {
         subject: {"accuracy": accuracy[subject], "accuracy_std": 0.01, "threshold": 1.2} | rates for subject in subjects
     }
-    far, tar = [0.0, 0.01, 0.1, 1.0], [0.0, 0.5, 0.9, 1.0]
-    names = [subject for subject in subjects for _ in far]
-    roc = {"subject": names, "far": far * len(subjects), "tar": tar * len(subjects)}
+    roc = Roc(np.array([0.0, 0.01, 0.1, 1.0]), np.array([0.0, 0.5, 0.9, 1.0]), np.array([np.inf, 0.3, 0.2, 0.1]))
+    held_out = SetResult("held_out", "held_out", "pairs-1", {"flip": True}, {"pairs": 1500}, scores)
+    held_out.curves = dict.fromkeys(subjects, roc)
+    other = SetResult("LFW", "lfw", "pairs-1", {"flip": True}, {"pairs": 1}, {"model": {"accuracy": 0.123}})
+    other.curves = {"model": roc}
     with run.publish("evaluation") as draft:
-        (draft.folder / "scores.json").write_text(json.dumps(scores))
-        pq.write_table(pa.table(roc), draft.folder / "roc.parquet")
+        score_files.write_scores(draft.folder, [held_out, other], "0" * 64)
         draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
         draft.metrics |= {"pairs": 1500} if subjects else {}
 

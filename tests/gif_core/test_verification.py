@@ -6,7 +6,8 @@ from sklearn.metrics import roc_curve
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize
 
-from gif_core.verification import pair_distances, verify_distances, verify_pairs
+from gif_core.roc import UndefinedFiguresError
+from gif_core.verification import pair_distances, verify_distances, verify_pairs, worst_errors
 
 
 def make_pairs(pairs: int = 237, dim: int = 6, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -126,10 +127,51 @@ def test_distances_in_chunks_equal_distances_at_once(monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(pair_distances(features, left, right), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize(("same", "missing"), [(True, "different people"), (False, "the same person")])
-def test_pairs_of_one_kind_alone_have_no_figure(same: bool, missing: str) -> None:
-    with pytest.raises(ValueError, match=f"no pairs of {missing}"):
+@pytest.mark.parametrize(("same", "undefined"), [(True, "FAR"), (False, "TAR")])
+def test_pairs_of_one_kind_alone_have_no_figure(same: bool, undefined: str) -> None:
+    with pytest.raises(UndefinedFiguresError, match=f"all 20 pairs are of .*: {undefined} is undefined"):
         verify_distances(np.ones(20), np.full(20, same))
+
+
+def test_the_worst_errors_are_the_nearest_strangers_and_the_furthest_mates() -> None:
+    distance = np.array([0.1, 0.5, 0.9, 1.0, 1.5, 2.0, 0.3])
+    same = np.array([True, False, False, True, True, False, False])
+    assert worst_errors(distance, same, 1.0, most=2).tolist() == [6, 1, 4, 3]
+    assert worst_errors(distance, same, 1.0, most=9).tolist() == [6, 1, 2, 4, 3]
+    assert worst_errors(distance, same, 0.0, most=9).tolist() == [4, 3, 0]
+
+
+ADVERSARIAL = {
+    "random": lambda rng: rng.random(400) * 4,
+    "ties": lambda rng: rng.integers(0, 12, 400) / 3,
+    "on the thresholds": lambda rng: np.arange(0, 4, 0.01)[rng.integers(0, 400, 400)],
+    "all equal": lambda rng: np.full(400, 1.5),
+    "two values": lambda rng: np.where(rng.random(400) < 0.5, 0.5, 3.0),
+    "beyond the thresholds": lambda rng: 3.98 + rng.integers(0, 4, 400) / 100,
+    "one ulp apart": lambda rng: np.nextafter(1.0, np.where(rng.random(400) < 0.5, 0, 2)),
+    "zero": lambda rng: np.zeros(400),
+}
+
+
+@pytest.mark.parametrize("share", [0.5, 0.02, 0.98])
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_figures_of_adversarial_distances_equal_a_plain_loop_to_the_last_digit(name: str, share: float) -> None:
+    rng = np.random.default_rng([11, *name.encode()])
+    distance, same = ADVERSARIAL[name](rng), rng.random(400) < share
+    same[:2] = True, False
+    result, thresholds = verify_distances(distance, same), np.arange(0, 4, 0.01)
+    accuracies = []
+    for fold in range(10):
+        inside = np.arange(400) // 40 == fold
+        right = [int(np.sum((distance[~inside] < t) == same[~inside])) for t in thresholds]
+        best = thresholds[right.index(max(right))]
+        accuracies.append(np.mean((distance[inside] < best) == same[inside]))
+    overall = [int(np.sum((distance < t) == same)) for t in thresholds]
+    assert (result.accuracy, result.accuracy_std) == (np.mean(accuracies), np.std(accuracies))
+    assert result.threshold == thresholds[overall.index(max(overall))]
+    fpr, tpr, _ = roc_curve(same, -distance)
+    for far, tar in result.tar_at_far.items():
+        assert tar == tpr[::-1][np.argmin(np.abs(fpr[::-1] - far))]
 
 
 def test_fewer_pairs_than_folds_have_no_figure() -> None:

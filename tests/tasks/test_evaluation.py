@@ -1,0 +1,212 @@
+"""The evaluation task on real files of every kind: what it publishes, what it says is undefined, what it keeps."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import save_file
+
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.parts import parts_of
+from gif_core.artifacts.upkeep import find_leftovers
+from gif_core.backbones.building import build_backbone
+from gif_core.evaluation_files import EvaluationFileError
+from gif_core.ingestion import ingest
+from gif_core.readers import open_reader
+from gif_core.twins import write_bin_twin, write_ijb_twin
+from gif_core.writers.base import Crowd, Face
+from gif_core.writers.pair_file import write_pair_file
+from schemas.artifacts import ArtifactRef
+from schemas.run import RunConfig
+from schemas.stages import StageName
+from tasks.evaluation import evaluation
+
+SOURCE = {"kind": "synthetic", "identities": 12, "smallest": 4, "largest": 5}
+Run = Callable[..., Artifact]
+
+
+def publish(store: ArtifactStore, stage: StageName, fill: Callable[[Path], object]) -> ArtifactRef:
+    with store.draft(store.ref(stage, stage[0].encode().hex() * 32), {}, {}) as draft:
+        fill(draft.folder)
+        return store.publish(draft)
+
+
+def ingest_some(folder: Path) -> None:
+    config = RunConfig.model_validate({"ingestion": {"sources": [SOURCE], "held_out": 0.5}}).ingestion
+    list(ingest(config, [open_reader(source) for source in config.sources], folder))
+
+
+def save_untrained(folder: Path) -> None:
+    model = build_backbone("iresnet_tiny", 16)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in model.state_dict().items()}, folder / "backbone.safetensors"
+    )
+    (folder / "model.json").write_text(json.dumps({"backbone": "iresnet_tiny", "embedding_dim": 16}))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def without_flow(prefect: str) -> Iterator[None]:
+    """Tasks of a task that no flow has called have nowhere to send their log."""
+    from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        yield
+
+
+@pytest.fixture
+def run(tmp_path: Path, store: ArtifactStore, without_flow: None) -> Run:
+    inputs: dict[StageName, ArtifactRef] = {
+        "ingestion": publish(store, "ingestion", ingest_some),
+        "embedding": publish(store, "embedding", lambda folder: (folder / "file").write_text("nothing")),
+        "training": publish(store, "training", save_untrained),
+    }
+
+    def make(sets: list[dict[str, Any]], *, refresh: bool = False, **settings: Any) -> Artifact:
+        given = {"sets": sets, "pairs": 40, "subjects": ["raw_pixels", "model"], **settings}
+        config = RunConfig.model_validate(
+            {
+                "store": str(tmp_path / "store"),
+                "evaluation": given,
+                "execution": {"device": "cpu", "workers": 1, "encode_batch": 32},
+            }
+        )
+        state = evaluation.fn(config, inputs, refresh)
+        return store.open(state if isinstance(state, ArtifactRef) else state.data)
+
+    return make
+
+
+def sets_of(artifact: Artifact) -> dict[str, Any]:
+    scores = json.loads(artifact.path("scores.json").read_text())
+    assert scores["model"] == artifact.manifest.inputs["training"].key
+    sets: dict[str, Any] = scores["sets"]
+    return sets
+
+
+def scores_of(artifact: Artifact) -> list[list[float]]:
+    """The scores on the curve of each set."""
+    table = pq.read_table(artifact.path("roc.parquet"))
+    sets = table["set"].unique().to_pylist()
+    return [table.filter(pc.equal(table["set"], name))["score"].to_pylist() for name in sets]
+
+
+def jpeg(seed: int) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (112, 112, 3), dtype=np.uint8)
+    return bytes(cv2.imencode(".jpg", pixels)[1].tobytes())
+
+
+def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) -> None:
+    bin_path = write_bin_twin(tmp_path / "bin", people=4, pairs=20, seed=5)
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    rows = {"left": [jpeg(n) for n in range(20)], "right": [jpeg(n // 2) for n in range(20)]}
+    pq.write_table(pa.table({**rows, "same": [n % 2 == 0 for n in range(20)]}), tmp_path / "mine.parquet")
+    for person in ("A", "B"):
+        (tmp_path / "lfw" / person).mkdir(parents=True)
+        for number in range(1, 7):
+            (tmp_path / "lfw" / person / f"{person}_{number:04d}.jpg").write_bytes(jpeg(number))
+    lines = [f"A {n} {n + 1}\nA {n} B {n}" for n in range(1, 6)]
+    (tmp_path / "pairs.txt").write_text("5 1\n" + "\n".join(lines))
+    artifact = run(
+        [
+            {"kind": "held_out"},
+            {"kind": "bin", "path": str(bin_path), "label": "AgeDB-30"},
+            {"kind": "lfw", "folder": str(tmp_path / "lfw"), "pairs": str(tmp_path / "pairs.txt")},
+            {"kind": "parquet", "path": str(tmp_path / "mine.parquet")},
+            {"kind": "ijb", "path": str(tree), "name": "IJB-C"},
+            {"kind": "synthetic_bin", "people": 3, "pairs": 10},
+            {"kind": "synthetic_ijb", "people": 4, "norm": False},
+        ]
+    )
+    sets = sets_of(artifact)
+    pair_sets = ["held_out", "AgeDB-30", "LFW", "mine", "synthetic-LFW"]
+    assert list(sets) == [*pair_sets[:4], "IJB-C", "synthetic-LFW", "synthetic-IJB-C"]
+    assert [sets[name]["pairs"] for name in pair_sets] == [40, 40, 10, 20, 20]
+    for name in pair_sets:
+        assert list(sets[name]["subjects"]) == ["raw_pixels", "model"]
+        assert sets[name]["protocol"] == "pairs-1"
+        assert sets[name]["flags"] == {"flip": True, "folds": 10}
+        assert 0 <= sets[name]["subjects"]["model"]["accuracy"] <= 1
+    assert sets["IJB-C"]["flags"] == {"flip": True, "detector_score": True, "norm": True}
+    assert sets["synthetic-IJB-C"]["flags"]["norm"] is False
+    figures = sets["IJB-C"]["subjects"]["model"]
+    assert [name for name in figures if name.startswith("tar")] == [
+        f"tar_at_far_{10.0**-power:g}" for power in range(6, 0, -1)
+    ]
+    assert figures["tpir_at_fpir_0.01"] + figures["fnir_at_fpir_0.01"] == pytest.approx(1)
+    assert figures["rank_1"] <= figures["rank_5"] <= figures["rank_10"] == 1.0
+    rows_of = pq.read_table(artifact.path("scores.parquet")).to_pylist()
+    flat = {(row["set"], row["subject"], row["figure"]): row["value"] for row in rows_of}
+    assert flat["IJB-C", "model", "rank_1"] == figures["rank_1"]
+    names = pq.read_table(artifact.path("metrics.parquet"))["name"].to_pylist()
+    assert names == ["/".join(key) for key in flat]
+    curves = pq.read_table(artifact.path("roc.parquet")).select(["set", "subject"]).to_pylist()
+    assert {tuple(row.values()) for row in curves} == {
+        (name, subject) for name in sets for subject in sets[name]["subjects"]
+    }
+    for row in pq.read_table(artifact.path("errors.parquet")).to_pylist():
+        assert row["same"] == (row["distance"] >= row["threshold"]), "all of them are errors"
+        assert cv2.imdecode(np.frombuffer(row["left_image"], np.uint8), cv2.IMREAD_COLOR).shape == (112, 112, 3)
+    assert set(pq.read_table(artifact.path("cmc.parquet"))["set"].to_pylist()) == {"IJB-C", "synthetic-IJB-C"}
+
+
+def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, tmp_path: Path) -> None:
+    faces = [Face(1, jpeg(number)) for number in range(24)]
+    list(write_pair_file(faces, Crowd([""] * 2, 24), tmp_path))
+    artifact = run([{"kind": "bin", "path": str(tmp_path / "pairs.bin")}, {"kind": "held_out"}])
+    sets = sets_of(artifact)
+    assert sets["pairs"]["undefined"].startswith("all 12 pairs are of one person: FAR is undefined")
+    assert sets["pairs"]["subjects"] == {}
+    assert sets["held_out"]["subjects"]["model"]["accuracy"] > 0
+    assert "FAR is undefined" in str(artifact.manifest.metrics["pairs/undefined"])
+
+
+def test_other_flags_reuse_the_features(run: Run, store: ArtifactStore, tmp_path: Path) -> None:
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    given = {"kind": "ijb", "path": str(tree), "name": "IJB-C"}
+    first = run([given])
+    assert first.manifest.metrics["parts_computed"] == 1
+    other = run([given | {"flip": False}, given | {"norm": False, "label": "without norm"}])
+    assert other.ref.key != first.ref.key
+    assert other.manifest.metrics["parts_computed"] == 0
+    assert parts_of(other) == parts_of(first)
+    assert len({tuple(scores) for artifact in (first, other) for scores in scores_of(artifact)}) == 3
+    assert find_leftovers(store, older_than=-1e9) == [], "parts that artifacts name are kept"
+    assert run([given], refresh=True).manifest.metrics["parts_computed"] == 1
+
+
+def test_the_key_follows_what_a_set_holds_and_not_its_place(run: Run, tmp_path: Path) -> None:
+    first = write_ijb_twin(tmp_path / "one", people=4, seed=5)
+    second = write_ijb_twin(tmp_path / "two", people=4, seed=5)
+    keys = [run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]).ref.key for tree in (first, second)]
+    assert keys[0] == keys[1]
+    (second / "loose_crop/1.jpg").write_bytes((second / "loose_crop/2.jpg").read_bytes())
+    assert run([{"kind": "ijb", "path": str(second), "name": "IJB-C"}]).ref.key != keys[0]
+
+
+def test_a_tree_without_galleries_has_its_verification(run: Run, tmp_path: Path) -> None:
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    for path in (tree / "meta").glob("*1N*"):
+        path.unlink()
+    found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
+    assert found["undefined"] == "1:N: the set has no files of galleries and probes"
+    assert "tar_at_far_0.0001" in found["subjects"]["model"]
+
+
+def test_a_broken_tree_stops_the_stage_with_file_line_and_column(run: Run, tmp_path: Path) -> None:
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    path = tree / "meta/ijbc_template_pair_label.txt"
+    path.write_text(path.read_text().replace(" 1\n", " yes\n", 1))
+    with pytest.raises(EvaluationFileError, match=r"pair_label\.txt, line 1, column 3 \(same\)"):
+        run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}])
