@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli import artifacts, codes, configuration, encoders, faces, run, runs, sql, twins
+from flows.cli import artifacts, codes, configuration, encoders, export, faces, run, runs, sql, twins
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -26,6 +26,7 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")
 app.add_typer(codes.app, name="codes")
 app.add_typer(encoders.app, name="tiny-clip")
+app.add_typer(export.app, name="export")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 

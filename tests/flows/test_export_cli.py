@@ -1,0 +1,65 @@
+"""`gif export` on a small store that is written here, so that no run is needed."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from flows.cli import main
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.tags import move_tag
+from gif_core.backbones.building import build_backbone
+from gif_core.models import save_model
+
+Gif = Callable[..., str]
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> dict[str, torch.Tensor]:
+    """A store with a model and something else."""
+    store, model = ArtifactStore(str(tmp_path / "store")), build_backbone("iresnet_tiny", 16)
+    with store.draft(store.ref("training", "1" * 64), {}, {}) as draft:
+        save_model(draft.folder, model, torch.nn.Linear(2, 2), {"backbone": "iresnet_tiny", "embedding_dim": 16})
+        move_tag(store, "latest", store.publish(draft))
+    with store.draft(store.ref("separation", "2" * 64), {}, {}) as draft:
+        (draft.folder / "a.txt").write_text("a")
+        store.publish(draft)
+    return model.state_dict()
+
+
+@pytest.fixture
+def gif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["gif", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed
+        return printed.out + printed.err
+
+    return run
+
+
+def test_the_latest_model_is_exported_for_torch(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    assert "my.pth: " in gif("export", "torch", "--out", "my.pth")
+    found = torch.load(tmp_path / "my.pth", weights_only=True)
+    assert all(torch.equal(value, found[name]) for name, value in weights.items())
+
+
+def test_a_model_by_its_key_is_exported_as_onnx(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    assert "onnxruntime: " in gif("export", "onnx", "training/111", "--out", "my.onnx")
+    assert (tmp_path / "my.onnx").stat().st_size > 4 * sum(value.numel() for value in weights.values())
+
+
+def test_what_is_no_model_is_refused(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    printed = gif("export", "torch", "222", "--out", "my.pth", code=2)
+    assert "is not a trained model: name an artifact of the stage training" in printed
+    assert not (tmp_path / "my.pth").exists()
