@@ -48,6 +48,9 @@ class TrainingConfig(Frozen):
     """The factor on the cosines of L_AR with negatives."""
     alignment_margin: NonNegativeFloat = 0.2
     """Taken off z·h_y in L_AR with negatives."""
+    code_map: NonNegativeInt = 0
+    """Width of a small network, learned with the backbone and shared by everybody, that moves the code vectors in L_AR
+    with negatives; 0: they stay where they are, as in the paper."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.1
     momentum: float = Field(default=0.9, ge=0, lt=1)
