@@ -34,6 +34,6 @@ def build_head(
         negatives=config.negatives,
         alignment_scale=config.alignment_scale,
         alignment_margin=config.alignment_margin,
-        map_width=config.code_map,
+        map_width=config.code_map if config.negatives else 0,
         seed=seed,
     )

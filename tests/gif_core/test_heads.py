@@ -305,3 +305,12 @@ def test_mapped_code_vectors_are_as_defined_and_stand_in_for_the_frozen_ones() -
 def test_a_map_without_negatives_is_refused() -> None:
     with pytest.raises(ValueError, match="map_width=9 needs negatives"):
         make_head(map_width=9)
+
+
+def test_without_negatives_the_settings_give_the_head_of_the_paper() -> None:
+    features, labels = make_batch()
+    torch.manual_seed(0)
+    built = build_head(TrainingConfig(negatives=0), make_codes(), make_code_vectors())
+    papers = GifHead(make_codes(), make_code_vectors(), num_values=RANGE, scale=16.0, gamma=1.0)
+    papers.load_state_dict(built.state_dict())
+    assert torch.equal(built(features, labels).loss, papers(features, labels).loss)
