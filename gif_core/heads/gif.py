@@ -1,7 +1,7 @@
 """The paper's head: it learns identity codes (Eq. 7) and brings features to the code vectors (Eq. 8)."""
 
 # Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token,
-# K people drawn in a step.
+# K people drawn in a step, W width of the map.
 
 import math
 from typing import Any, Final
@@ -28,8 +28,10 @@ class GifHead(Head):
 
     L_AR is Eq. 8 with `negatives=0`. Otherwise it is the margin softmax of z·h_y against the frozen code vectors of
     as many other people, drawn anew in every step: CosFace with centres that are given, at a cost that does not depend
-    on N. All processes draw the same, so that their number does not change the loss. The paper's head is
-    `negatives=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
+    on N. All processes draw the same, so that their number does not change the loss. With `map_width` a map that
+    everybody shares moves the code vectors, h + relu(h·A)·B: it begins as the identity and learns which people look
+    alike to this network. The paper's head is `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`,
+    `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -47,12 +49,15 @@ class GifHead(Head):
         negatives: int = 0,
         alignment_scale: float = 16.0,
         alignment_margin: float = 0.0,
+        map_width: int = 0,
         seed: int = 0,
     ) -> None:
         """Codes and code vectors stay where they are, in memory or mapped from a file: only rows in use are read."""
         super().__init__()
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
+        if map_width and not negatives:
+            raise ValueError(f"map_width={map_width} needs negatives: a pull alone would map everybody to one place")
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
         self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
         self.scale, self.margin, self.code_weight, self.gamma = scale, margin, code_weight, gamma
@@ -62,6 +67,10 @@ class GifHead(Head):
         self.hidden_LDD = nn.ParameterList(_he_weights(length, dim) for _ in range(hidden_layers))
         self.bias_LD = nn.ParameterList(torch.zeros(length, dim) for _ in range(hidden_layers))
         self.classifiers_LVD = nn.Parameter(torch.randn(length, num_values, dim) / math.sqrt(dim))
+        self.map_width = map_width
+        if map_width:
+            self.map_in_DW = nn.Parameter(torch.randn(dim, map_width) * math.sqrt(2))
+            self.map_out_WD = nn.Parameter(torch.zeros(map_width, dim))
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Draw the people whom the features of this step are held against."""
@@ -73,8 +82,7 @@ class GifHead(Head):
             z_BD = F.normalize(features_BD.float(), dim=1)
             cosines_LBV = self.token_cosines(z_BD)
             codes_LB = _gather(self.codes_NL, labels_B.numpy(), np.int64, z_BD.device).T
-            own_BD = _gather(self.code_vectors_ND, labels_B.numpy(), np.float32, z_BD.device)
-            alignment_B = (z_BD * own_BD).sum(dim=1)
+            alignment_B = (z_BD * self.code_vectors(labels_B.numpy(), z_BD.device)).sum(dim=1)
             loss_codes = self._code_loss(cosines_LBV, codes_LB)
             loss_alignment = self._alignment_loss(z_BD, alignment_B, labels_B)
         metrics = {
@@ -84,6 +92,13 @@ class GifHead(Head):
         }
         loss = self.code_weight * loss_codes + self.gamma * loss_alignment
         return HeadOutput(loss, metrics | _accuracies(cosines_LBV.detach(), codes_LB))
+
+    def code_vectors(self, identities_K: NDArray[np.int64], device: torch.device) -> Tensor:
+        """The code vectors of these people, where the learned map puts them if there is one."""
+        frozen_KD = _gather(self.code_vectors_ND, identities_K, np.float32, device)
+        if not self.map_width:
+            return frozen_KD
+        return F.normalize(frozen_KD + F.relu(frozen_KD @ self.map_in_DW) @ self.map_out_WD, dim=1)
 
     def token_cosines(self, z_BD: Tensor) -> Tensor:
         """cos(u, H_φj(z)) of Eq. 7, for every token j and every value."""
@@ -106,7 +121,7 @@ class GifHead(Head):
             return alignment_loss(alignment_B)
         if not len(self.drawn_K):
             raise ValueError("the negatives of a step are drawn by begin_step, which comes before forward")
-        others_KD = _gather(self.code_vectors_ND, self.drawn_K, np.float32, z_BD.device)
+        others_KD = self.code_vectors(self.drawn_K, z_BD.device)
         is_own_BK = _to_device(torch.from_numpy(labels_B.numpy()[:, None] == self.drawn_K), z_BD.device)
         others_BK = (z_BD @ others_KD.T).masked_fill(is_own_BK, -torch.inf)
         return contrastive_loss(alignment_B, others_BK, scale=self.alignment_scale, margin=self.alignment_margin)
