@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from prefect import Task, task
@@ -11,6 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.artifacts.tags import move_tag
 from gif_core.planning import stage_settings
 from schemas.artifacts import ArtifactRef
@@ -61,7 +63,10 @@ def _find_or_make(
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
-    with store.draft(ref, settings, made_from, resume=resumes) as draft:
+    with (
+        suppress(PublishedMeanwhileError),
+        store.draft(ref, settings, made_from, resume=resumes) as draft,
+    ):
         draft.anew = refresh
         work(config, inputs, draft)
         store.publish(draft, replace=refresh)
