@@ -77,8 +77,9 @@ class Calibration:
             return f"Nobody can be told to be unknown: {self.missing}."
         score = "the logarithm of the code's chance" if self.method == "codes" else "z·h"
         return (
-            f"Known from {score} = {self.threshold:.3f} on: {self.fpir:.1%} of {self.counts} who are not enrolled "
-            f"reach it, and {self.fnir:.1%} of {self.origin} of enrolled people miss it or are taken for another."
+            f"Known from {score} = {self.threshold:.3f} on: no more than {self.fpir:.1%} of {self.counts} who are not "
+            f"enrolled reach it, and {self.fnir:.1%} of {self.origin} of enrolled people miss it or are taken for "
+            "somebody else."
         )
 
 
