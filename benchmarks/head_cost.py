@@ -255,13 +255,13 @@ def draw_page(curves: Curves) -> str:
 def draw_svg(curves: Curves) -> str:
     """The picture."""
     parts = [Panel(LEFT + number * STEP, title, lines).draw() for number, (title, lines) in enumerate(curves.items())]
-    size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 90} {TOP + HEIGHT + 50}"'
+    size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 50} {TOP + HEIGHT + 50}"'
     style = 'font-family="sans-serif" font-size="12" fill="#6e7781"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>\n'
 
 
 class Panel:
-    """Lines on logarithmic axes that end in their names."""
+    """Lines on logarithmic axes."""
 
     def __init__(self, x0: int, title: str, lines: dict[str, list[tuple[int, float]]]) -> None:
         """The axes go over whole decades."""
@@ -279,8 +279,8 @@ class Panel:
     def draw(self) -> str:
         """Title, axes and lines."""
         title = f'<text x="{self.x0}" y="{TOP - 16}" font-weight="600">{self.title}</text>'
-        drawn = zip(self.lines.items(), COLOURS, strict=True)
-        return title + self.axes() + "".join(self.line(HEADS[n], points, colour) for (n, points), colour in drawn)
+        drawn = enumerate(self.lines.items())
+        return title + self.axes() + "".join(self.line(number, HEADS[n], points) for number, (n, points) in drawn)
 
     def axes(self) -> str:
         """A grid line for every decade of values, a name for every decade of identities."""
@@ -295,14 +295,12 @@ class Panel:
             parts.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{label}</text>')
         return "".join(parts) + f'<text x="{middle}" y="{TOP + HEIGHT + 38}" text-anchor="middle">identities</text>'
 
-    def line(self, name: str, points: list[tuple[int, float]], colour: str) -> str:
-        """A line with its spots and its name at the end."""
-        spots = [self.place(*point) for point in points]
-        if not spots:
-            return ""
+    def line(self, number: int, name: str, points: list[tuple[int, float]]) -> str:
+        """A line with its spots, and its name beside the panel."""
+        spots, colour = [self.place(*point) for point in points], COLOURS[number]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
         circles = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots)
-        label = f'<text x="{spots[-1][0] + 8:.1f}" y="{spots[-1][1] + 4:.1f}" fill="{colour}">{name}</text>'
+        label = f'<text x="{self.x0 + WIDTH + 10}" y="{TOP + 14 + 18 * number}" fill="{colour}">{name}</text>'
         return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>{circles}{label}'
 
 

@@ -27,6 +27,7 @@ GIF = str(Path(sys.executable).with_name("gif"))
 def write_settings(folder: Path, faces: Path | None, epochs: int) -> Path:
     """The demo's settings, with other faces and as many epochs as asked for."""
     settings: dict[str, object] = {"preset": "demo", "store": str(folder / "store"), "training": {"epochs": epochs}}
+    settings["evaluation"] = {"sets": [{"kind": "held_out"}]}
     if faces:
         settings["ingestion"] = {"sources": [{"kind": "folder", "path": str(faces.resolve())}], "held_out": 0.2}
     path = folder / "run.yaml"

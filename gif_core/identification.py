@@ -23,6 +23,8 @@ METHODS: Final[tuple[Method, ...]] = get_args(Method)
 Floats = NDArray[np.float32]
 _ROWS_AT_ONCE: Final = 2**14
 """Code vectors that are read at a time to rank candidates."""
+_BLOCK: Final = 2**17
+"""Code vectors that are searched at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ class Gallery:
         beam: int = 64,
         device: torch.device | None = None,
     ) -> None:
-        """Code vectors may be mapped from a file: `reranked` reads no rows but those of its candidates."""
+        """Code vectors are given as they went into training; where the heads have a map, h is where it puts them.
+
+        They may be mapped from a file: `reranked` reads no rows but those of its candidates.
+        """
         if len(codes_NL) != len(vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(vectors_ND)} code vectors")
         self.device = device or torch.device("cpu")
@@ -86,8 +91,9 @@ class Gallery:
         images = max(1, _ROWS_AT_ONCE // identities_BK.shape[1])
         for start in range(0, len(z_BD), images):
             part = slice(start, start + images)
-            rows_BKD = torch.from_numpy(np.asarray(self.vectors_ND[identities_BK[part]], np.float32))
-            cosines_BK[part] = torch.bmm(rows_BKD, torch.from_numpy(z_BD[part])[:, :, None])[:, :, 0].numpy()
+            people, place_BK = np.unique(identities_BK[part], return_inverse=True)
+            rows_BKD = self._place(self.vectors_ND[people])[place_BK]
+            cosines_BK[part] = np.matmul(rows_BKD, z_BD[part][:, :, None])[:, :, 0]
         return np.where(identities_BK == NOBODY, np.float32(-np.inf), cosines_BK)
 
     @torch.inference_mode()
@@ -101,13 +107,34 @@ class Gallery:
 
     def _rerank(self, z_BD: Floats, top: int) -> Candidates:
         identities_BK = self._decode(z_BD, min(max(self.beam, top), len(self))).identities_BK
-        cosines_BK = self.cosines(z_BD, identities_BK)
-        order_BK = np.argsort(-cosines_BK, axis=1, kind="stable")[:, :top]
-        return Candidates(
-            np.take_along_axis(identities_BK, order_BK, axis=1), np.take_along_axis(cosines_BK, order_BK, axis=1)
-        )
+        return _keep_best(identities_BK, self.cosines(z_BD, identities_BK), top)
 
     def _search(self, z_BD: Floats, top: int) -> Candidates:
-        vectors_ND = np.ascontiguousarray(self.vectors_ND, np.float32)
-        cosines_BK, identities_BK = faiss.knn(z_BD, vectors_ND, top, metric=faiss.METRIC_INNER_PRODUCT)
-        return Candidates(identities_BK, cosines_BK)
+        """Block by block, so that mapped vectors are never all in memory."""
+        best = Candidates(np.empty((len(z_BD), 0), np.int64), np.empty((len(z_BD), 0), np.float32))
+        for start in range(0, len(self), _BLOCK):
+            block_ND = self._place(self.vectors_ND[start : start + _BLOCK])
+            cosines_BK, rows_BK = faiss.knn(z_BD, block_ND, min(top, len(block_ND)), metric=faiss.METRIC_INNER_PRODUCT)
+            best = _keep_best(
+                np.concatenate([best.identities_BK, start + rows_BK], axis=1),
+                np.concatenate([best.scores_BK, cosines_BK], axis=1),
+                top,
+            )
+        return best
+
+    @torch.inference_mode()
+    def _place(self, frozen_KD: NDArray[np.floating[Any]]) -> Floats:
+        """The h of these rows."""
+        rows_KD = np.ascontiguousarray(frozen_KD, np.float32)
+        if not self.heads.map_width:
+            return rows_KD
+        placed_KD: Floats = self.heads.place(torch.tensor(rows_KD, device=self.device)).cpu().numpy()
+        return placed_KD
+
+
+def _keep_best(identities_BK: NDArray[np.int64], scores_BK: Floats, top: int) -> Candidates:
+    """The candidates of the largest scores, in their order; of equal ones those that come first."""
+    order_BK = np.argsort(-scores_BK, axis=1, kind="stable")[:, :top]
+    return Candidates(
+        np.take_along_axis(identities_BK, order_BK, axis=1), np.take_along_axis(scores_BK, order_BK, axis=1)
+    )

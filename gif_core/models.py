@@ -53,13 +53,14 @@ def check_reads_codes(description: Path) -> None:
 def load_token_heads(weights: Path, description: Path) -> TokenHeads:
     """What reads a code from a feature, without the codes and code vectors that it was trained with."""
     known = json.loads(description.read_text())
-    config = TrainingConfig.model_validate(known["settings"])
+    config, tensors = TrainingConfig.model_validate(known["settings"]), load_file(weights)
     heads = TokenHeads(
         known["length"],
         known["range"],
         known["embedding_dim"],
         scale=config.scale_of_head,
         hidden_layers=config.hidden_layers,
+        map_width=tensors["map_in_DW"].shape[1] if "map_in_DW" in tensors else 0,
     )
-    heads.load_state_dict(load_file(weights))
+    heads.load_state_dict(tensors)
     return heads.eval()

@@ -158,7 +158,9 @@ class Stepper:
 
     def _share(self, network: nn.Module) -> nn.Module:
         gpus = [self.group.device.index] if self.group.device.type == "cuda" else None
-        return DistributedDataParallel(network, device_ids=gpus, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return DistributedDataParallel(
+            network, device_ids=gpus, forward_sync_buffers=False, gradient_as_bucket_view=True
+        )
 
     def _alone(self) -> AbstractContextManager[None]:
         """Keep gradients to this process for now: the last part sends the sum of all."""

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from schemas.base import Frozen
 
@@ -22,8 +22,9 @@ class SeparationConfig(Frozen):
     """How strongly a vector is drawn to the 10 that were nearest to it at the start; it halves every 10 epochs, so
     that any gap is reached in the end. 0: not at all."""
     learning_rate: PositiveFloat = 0.1
-    epochs: PositiveInt = 1000
-    """At the most; `target_gap` and `least_kept` may end it earlier. What `start_gap` does counts as the first."""
+    epochs: NonNegativeInt = 1000
+    """At the most; `target_gap` and `least_kept` may end it earlier. What `start_gap` does counts as the first. 0: the
+    identity vectors as the encoder gives them."""
     batch_size: PositiveInt = 2048
     target_gap: float | None = Field(default=0.01, gt=0)
     """Stop when the loss is this close to its uniform limit; null: run all epochs."""

@@ -66,11 +66,14 @@ class TrainingConfig(Frozen):
     """Layers between the feature and a token's classifier."""
     negatives: NonNegativeInt = 1024
     """People drawn in every step, whose code vectors z·h_y must stand out from in L_AR; the cost does not depend on how
-    many people there are. 0: the paper's Eq. 8, which only pulls."""
+    many people there are. 0: the paper's Eq. 8, which only pulls; all else is the paper's by default."""
     alignment_scale: PositiveFloat = 16.0
     """The factor on the cosines of L_AR with negatives."""
     alignment_margin: NonNegativeFloat = 0.2
     """Taken off z·h_y in L_AR with negatives."""
+    code_map: NonNegativeInt = 512
+    """Width of a small network, learned with the backbone and shared by everybody, that moves the code vectors in L_AR
+    with negatives; 0: they stay where they are, as they do without negatives and in the paper."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.1
     momentum: float = Field(default=0.9, ge=0, lt=1)

@@ -110,7 +110,7 @@ def _features(
 
 def _headline(result: SetResult) -> dict[str, float | int | str]:
     """The figures of the manifest: all subjects' accuracy on held-out people, and the model's main ones elsewhere."""
-    if result.undefined and not result.subjects:
+    if result.undefined and not any(result.subjects.values()):
         return {} if result.kind == "held_out" else {f"{result.title}/undefined": result.undefined}
     if result.kind == "held_out":
         accuracies = {f"{subject}_accuracy": figures["accuracy"] for subject, figures in result.subjects.items()}

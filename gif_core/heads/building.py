@@ -41,6 +41,7 @@ def build_head(
             negatives=config.negatives,
             alignment_scale=config.alignment_scale,
             alignment_margin=config.alignment_margin,
+            map_width=config.code_map if config.negatives else 0,
             seed=seed,
         )
     return ClassifierHead(

@@ -24,8 +24,9 @@ class GifHead(TokenHeads, Head):
 
     L_AR is Eq. 8 with `negatives=0`. Otherwise it is the margin softmax of z·h_y against the frozen code vectors of
     as many other people, drawn anew in every step: CosFace with centres that are given, at a cost that does not depend
-    on N. All processes draw the same, so that their number does not change the loss. The paper's head is
-    `negatives=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
+    on N. All processes draw the same, so that their number does not change the loss. With `map_width` a map that
+    everybody shares moves the code vectors and learns which people look alike to this network. The paper's head is
+    `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -43,13 +44,16 @@ class GifHead(TokenHeads, Head):
         negatives: int = 0,
         alignment_scale: float = 16.0,
         alignment_margin: float = 0.0,
+        map_width: int = 0,
         seed: int = 0,
     ) -> None:
         """Codes and code vectors stay where they are, in memory or mapped from a file: only rows in use are read."""
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
+        if map_width and not negatives:
+            raise ValueError(f"map_width={map_width} needs negatives: a pull alone would map everybody to one place")
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
-        super().__init__(length, num_values, dim, scale=scale, hidden_layers=hidden_layers)
+        super().__init__(length, num_values, dim, scale=scale, hidden_layers=hidden_layers, map_width=map_width)
         self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
         self.margin, self.code_weight, self.gamma = margin, code_weight, gamma
         self.negatives, self.seed, self.drawn_K = negatives, seed, np.empty(0, dtype=np.int64)
@@ -66,8 +70,7 @@ class GifHead(TokenHeads, Head):
             z_BD = F.normalize(features_BD.float(), dim=1)
             cosines_LBV = self.token_cosines(z_BD)
             codes_LB = _gather(self.codes_NL, labels_B.numpy(), np.int64, z_BD.device).T
-            own_BD = _gather(self.code_vectors_ND, labels_B.numpy(), np.float32, z_BD.device)
-            alignment_B = (z_BD * own_BD).sum(dim=1)
+            alignment_B = (z_BD * self.code_vectors(labels_B.numpy(), z_BD.device)).sum(dim=1)
             loss_codes = self._code_loss(cosines_LBV, codes_LB)
             loss_alignment = self._alignment_loss(z_BD, alignment_B, labels_B)
         metrics = {
@@ -77,6 +80,10 @@ class GifHead(TokenHeads, Head):
         }
         loss = self.code_weight * loss_codes + self.gamma * loss_alignment
         return HeadOutput(loss, metrics | _accuracies(cosines_LBV.detach(), codes_LB))
+
+    def code_vectors(self, identities_K: NDArray[np.int64], device: torch.device) -> Tensor:
+        """The code vectors of these people, where the learned map puts them if there is one."""
+        return self.place(_gather(self.code_vectors_ND, identities_K, np.float32, device))
 
     def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
         own_LBV = F.one_hot(codes_LB, cosines_LBV.shape[2])
@@ -88,7 +95,7 @@ class GifHead(TokenHeads, Head):
             return alignment_loss(alignment_B)
         if not len(self.drawn_K):
             raise ValueError("the negatives of a step are drawn by begin_step, which comes before forward")
-        others_KD = _gather(self.code_vectors_ND, self.drawn_K, np.float32, z_BD.device)
+        others_KD = self.code_vectors(self.drawn_K, z_BD.device)
         is_own_BK = _to_device(torch.from_numpy(labels_B.numpy()[:, None] == self.drawn_K), z_BD.device)
         others_BK = (z_BD @ others_KD.T).masked_fill(is_own_BK, -torch.inf)
         return contrastive_loss(alignment_B, others_BK, scale=self.alignment_scale, margin=self.alignment_margin)

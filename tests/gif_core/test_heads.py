@@ -258,7 +258,7 @@ def test_a_step_among_64_million_people_reads_the_rows_of_the_batch_and_of_the_n
 def test_settings_reach_the_head() -> None:
     config = TrainingConfig(
         scale=3, gamma=2, code_weight=0.5, token_weights="decreasing", margin=0.1, hidden_layers=1,
-        negatives=4, alignment_scale=7, alignment_margin=0.05,
+        negatives=4, alignment_scale=7, alignment_margin=0.05, code_map=5,
     )  # fmt: skip
     features, labels = make_batch()
     torch.manual_seed(0)
@@ -266,9 +266,51 @@ def test_settings_reach_the_head() -> None:
     by_hand = GifHead(
         make_codes(), make_code_vectors(), num_values=RANGE, scale=3, gamma=2, code_weight=0.5,
         token_weights="decreasing", margin=0.1, hidden_layers=1, negatives=4, alignment_scale=7,
-        alignment_margin=0.05, seed=9,
+        alignment_margin=0.05, map_width=5, seed=9,
     )  # fmt: skip
     by_hand.load_state_dict(built.state_dict())
     built.begin_step(labels, step=1)
     by_hand.begin_step(labels, step=1)
     assert torch.equal(built(features, labels).loss, by_hand(features, labels).loss)
+
+
+def test_the_map_of_code_vectors_begins_as_the_identity_and_is_learned() -> None:
+    features, labels = make_batch()
+    frozen, mapped = make_head(negatives=1000), make_head(negatives=1000, map_width=9)
+    for head in (frozen, mapped):
+        head.begin_step(labels, step=0)
+    output = mapped(features, labels)
+    expected = frozen(features, labels).metrics["loss_alignment"].item()
+    assert output.metrics["loss_alignment"].item() == pytest.approx(expected, rel=1e-6)
+    output.loss.backward()
+    assert mapped.map_out_WD.grad is not None
+    assert mapped.map_out_WD.grad.abs().sum() > 0
+
+
+def test_mapped_code_vectors_are_as_defined_and_stand_in_for_the_frozen_ones() -> None:
+    head, (features, labels) = make_head(negatives=1000, map_width=9, gamma=1.0, code_weight=0.0), make_batch()
+    with torch.no_grad():
+        head.map_out_WD.normal_()
+    weight_in, weight_out = head.map_in_DW.detach().numpy(), head.map_out_WD.detach().numpy()
+    vectors = [unit(h + np.maximum(h @ weight_in, 0) @ weight_out) for h in make_code_vectors()]
+    found = head.code_vectors(np.arange(IDENTITIES), torch.device("cpu")).detach().numpy()
+    np.testing.assert_allclose(found, vectors, atol=1e-5)
+    plain = GifHead(make_codes(), np.stack(vectors).astype(np.float32), num_values=RANGE, scale=SCALE, gamma=1.0,
+                    code_weight=0.0, negatives=1000)  # fmt: skip
+    head.begin_step(labels, step=0)
+    plain.begin_step(labels, step=0)
+    assert head(features, labels).loss.item() == pytest.approx(plain(features, labels).loss.item(), rel=1e-5)
+
+
+def test_a_map_without_negatives_is_refused() -> None:
+    with pytest.raises(ValueError, match="map_width=9 needs negatives"):
+        make_head(map_width=9)
+
+
+def test_without_negatives_the_settings_give_the_head_of_the_paper() -> None:
+    features, labels = make_batch()
+    torch.manual_seed(0)
+    built = build_head(TrainingConfig(negatives=0), make_codes(), make_code_vectors())
+    papers = GifHead(make_codes(), make_code_vectors(), num_values=RANGE, scale=16.0, gamma=1.0)
+    papers.load_state_dict(built.state_dict())
+    assert torch.equal(built(features, labels).loss, papers(features, labels).loss)

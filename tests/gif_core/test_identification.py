@@ -18,11 +18,13 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def make_gallery(beam: int = 8) -> Gallery:
+def make_gallery(beam: int = 8, map_width: int = 0) -> Gallery:
     torch.manual_seed(1)
     rng = np.random.default_rng(2)
     codes = unpack_codes(rng.permutation(SHAPE.capacity(0))[:PEOPLE], SHAPE)
-    heads = TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=8.0)
+    heads = TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=8.0, map_width=map_width)
+    if map_width:
+        torch.nn.init.normal_(heads.map_out_WD)
     return Gallery(heads, codes, SHAPE, unit(rng.standard_normal((PEOPLE, DIM))), beam=beam)
 
 
@@ -43,6 +45,19 @@ def test_re_ranking_with_a_beam_of_everybody_is_exhaustive_search() -> None:
     wide, all_of_them = gallery.find(z, 5, "reranked"), gallery.find(z, 5, "exhaustive")
     assert np.array_equal(wide.identities_BK, all_of_them.identities_BK)
     assert wide.scores_BK == pytest.approx(all_of_them.scores_BK, abs=1e-6)
+
+
+def test_where_code_vectors_are_mapped_all_ways_go_by_the_mapped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gif_core.identification._BLOCK", 16)
+    gallery, z = make_gallery(beam=PEOPLE, map_width=7), some_features()
+    with torch.no_grad():
+        placed = gallery.heads.place(torch.from_numpy(gallery.vectors_ND)).numpy()
+    moved = np.linalg.norm(placed - gallery.vectors_ND, axis=1) > 0.1
+    assert moved.mean() > 0.9, "the map moves people: relu leaves a few where they are"
+    wanted = np.argsort(-(z @ placed.T), axis=1)[:, :5]
+    assert np.array_equal(gallery.find(z, 5, "exhaustive").identities_BK, wanted)
+    assert np.array_equal(gallery.find(z, 5, "reranked").identities_BK, wanted)
+    assert gallery.cosines(z, wanted) == pytest.approx(np.take_along_axis(z @ placed.T, wanted, axis=1), abs=1e-5)
 
 
 def test_re_ranking_orders_the_codes_of_the_beam_and_no_others() -> None:

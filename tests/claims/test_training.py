@@ -1,0 +1,99 @@
+"""What the paper claims of training, at the size of the demo: unseen people are verified after each way of training."""
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from flows.pipeline import gif
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.scores import read_scores
+from gif_core.separation_scores import separation_scores
+from schemas.artifacts import RunRecord
+from schemas.loading import load_config
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect")]
+LITERAL = ("training.negatives=0",)
+CODES_ALONE = ("training.gamma=0",)
+LONG_TAIL = ("ingestion.sources.0.smallest=1", "ingestion.sources.0.largest=120", "ingestion.sources.0.identities=300")
+Train = Callable[..., RunRecord]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+    """One for all tests: stages that two of them share are computed once."""
+    return ArtifactStore(str(tmp_path_factory.mktemp("store")))
+
+
+@pytest.fixture
+def train(store: ArtifactStore) -> Train:
+    address = store.storage.url.removeprefix("file://")
+
+    def run(*settings: str) -> RunRecord:
+        return gif(load_config("demo", [f"store={address}", *settings]))
+
+    return run
+
+
+def stage(store: ArtifactStore, record: RunRecord, name: str) -> Artifact:
+    return store.open(store.ref(name, record.stages[name].key))  # type: ignore[arg-type,index]
+
+
+def scores(store: ArtifactStore, record: RunRecord) -> dict[str, dict[str, float]]:
+    path = stage(store, record, "evaluation").path("scores.json")
+    found: dict[str, dict[str, float]] = read_scores(path)["held_out"]["subjects"]
+    print({subject: figures["accuracy"] for subject, figures in found.items()}, file=sys.stderr)  # noqa: T201
+    return found
+
+
+def tell_apart(store: ArtifactStore, record: RunRecord) -> float:
+    """Accuracy of the trained model."""
+    return scores(store, record)["model"]["accuracy"]
+
+
+def test_training_with_codes_beats_raw_pixels_by_a_wide_margin(store: ArtifactStore, train: Train) -> None:
+    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train()).items()}
+    assert accuracy["model"] > accuracy["raw_pixels"] + 0.25
+
+
+def test_training_with_codes_beats_a_classifier_over_all_identities(store: ArtifactStore, train: Train) -> None:
+    classifier = train("training.head=cosface", "training.scale=16", "training.margin=0.2")
+    assert tell_apart(store, train()) > tell_apart(store, classifier)
+
+
+def test_codes_and_alignment_beat_codes_alone(store: ArtifactStore, train: Train) -> None:
+    alone = tell_apart(store, train(*CODES_ALONE))
+    assert tell_apart(store, train()) > alone
+    assert tell_apart(store, train(*LITERAL)) > alone
+
+
+def test_structured_codes_beat_atomic_codes_where_there_are_codes_alone(store: ArtifactStore, train: Train) -> None:
+    atomic = train(*CODES_ALONE, "tokenization.mode=atomic")
+    assert tell_apart(store, train(*CODES_ALONE)) > tell_apart(store, atomic)
+
+
+def test_optimised_code_vectors_beat_those_straight_from_the_encoder(store: ArtifactStore, train: Train) -> None:
+    straight = train("separation.epochs=0")
+    assert tell_apart(store, train()) > tell_apart(store, straight)
+
+
+def test_centres_of_people_with_few_images_collapse_under_a_classifier_and_code_vectors_do_not(
+    store: ArtifactStore, train: Train
+) -> None:
+    """Least cosine distance between the centres of the tenth of the people with the fewest images."""
+    classifier = train(*LONG_TAIL, "training.head=arcface", "training.scale=32", "training.margin=0.3")
+    counts = stage(store, classifier, "ingestion").path("identities.parquet")
+    few = np.argsort(pq.read_table(counts)["num_samples"].to_numpy(), kind="stable")[:30]
+    centres = load_file(stage(store, classifier, "training").path("head.safetensors"))["weight_MD"]
+    vectors = load_file(stage(store, classifier, "separation").path("code_vectors.safetensors"))["code_vectors"]
+    collapsed, separated = (least_distance(rows[torch.from_numpy(few)]) for rows in (centres, vectors))
+    print(f"least distance: classifier {collapsed:.3f}, code vectors {separated:.3f}", file=sys.stderr)  # noqa: T201
+    assert separated > 2 * collapsed
+
+
+def least_distance(rows: torch.Tensor) -> float:
+    return separation_scores(torch.nn.functional.normalize(rows, dim=1)).min
