@@ -124,13 +124,12 @@ def with_map(gallery: Gallery) -> Gallery:
 
 def measure_times(gallery: Gallery, z_BD: Floats, rounds: int) -> dict[str, float]:
     """Milliseconds an image, and how many times as fast as flat search, for all images at once and for one alone."""
-    figures = {}
+    figures, mapped = {}, with_map(gallery)
     for name, queries_BD in (("batch", z_BD), ("single", z_BD[:1])):
         flat = seconds_of(
             lambda z=queries_BD: faiss.knn(z, gallery.vectors_ND, 5, metric=faiss.METRIC_INNER_PRODUCT), rounds
         )
         figures[f"{name}_flat_ms"] = 1000 * flat / len(queries_BD)
-        mapped = with_map(gallery)
         ways = {
             "codes": lambda z=queries_BD: gallery.find(z, 5, "codes"),
             "reranked": lambda z=queries_BD: gallery.find(z, 5, "reranked"),
