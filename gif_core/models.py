@@ -11,7 +11,14 @@ from torch import nn
 
 from gif_core.artifacts.checkpoints import Checkpoint
 from gif_core.backbones.building import build_backbone
+from gif_core.heads.tokens import TokenHeads
 from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, load_tensors, read_rows
+from schemas.errors import GifError
+from schemas.training import TrainingConfig
+
+
+class NoTokenHeadsError(GifError, ValueError):
+    """A model that cannot say what code a face has."""
 
 
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
@@ -31,3 +38,29 @@ def load_backbone(weights: Path, description: Path) -> nn.Module:
     model = build_backbone(known["backbone"], known["embedding_dim"])
     model.load_state_dict(load_file(weights))
     return model.eval()
+
+
+def check_reads_codes(description: Path) -> None:
+    """NoTokenHeadsError for a model whose head does not read codes."""
+    known = json.loads(description.read_text())
+    if known.get("head") != "gif":
+        raise NoTokenHeadsError(
+            f"this model was trained with the head {known.get('head', 'unknown')}, which does not read codes: "
+            "identification needs one of --set training.head=gif"
+        )
+
+
+def load_token_heads(weights: Path, description: Path) -> TokenHeads:
+    """What reads a code from a feature, without the codes and code vectors that it was trained with."""
+    known = json.loads(description.read_text())
+    config, tensors = TrainingConfig.model_validate(known["settings"]), load_file(weights)
+    heads = TokenHeads(
+        known["length"],
+        known["range"],
+        known["embedding_dim"],
+        scale=config.scale_of_head,
+        hidden_layers=config.hidden_layers,
+        map_width=tensors["map_in_DW"].shape[1] if "map_in_DW" in tensors else 0,
+    )
+    heads.load_state_dict(tensors)
+    return heads.eval()

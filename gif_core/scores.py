@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from gif_core.ijb import RANKS, Identification, TemplateVerification
 from gif_core.metrics import MetricsWriter
+from gif_core.open_set import OpenSetFigures
 from gif_core.pairs import Images, Pairs
 from gif_core.roc import Roc
 from gif_core.verification import Verification, worst_errors
 
 FORMAT: Final = 2
-"""Of `scores.json`."""
+"""Of `scores.json` and `identification.json`."""
+IDENTIFICATION_FILE: Final = "identification.json"
 SCORES: Final = pa.schema(
     [
         ("set", pa.string()),
@@ -68,7 +70,7 @@ class SetResult:
     title: str
     kind: str
     protocol: str
-    flags: dict[str, bool | int]
+    flags: Mapping[str, bool | int | float | str]
     """How features were made and folds cut: what a figure must be compared with."""
     counts: dict[str, int]
     subjects: dict[str, Figures] = field(default_factory=dict)
@@ -83,13 +85,14 @@ class SetResult:
 
     def describe(self) -> dict[str, Any]:
         """As it stands in `scores.json`."""
-        about = {"kind": self.kind, "protocol": self.protocol, "flags": self.flags, **self.counts}
+        about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
         return about | {"subjects": self.subjects} | ({"undefined": self.undefined} if self.undefined else {})
 
 
 def pair_figures(result: Verification) -> Figures:
     """The figures of pairs of images by their names."""
     figures = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
+    figures |= {"threshold_far": result.threshold_far, "threshold_tar": result.threshold_tar}
     return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
@@ -124,11 +127,31 @@ def error_rows(
     return [{**about, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
 
 
-def write_scores(folder: Path, results: Sequence[SetResult], model: str) -> None:
-    """Write `scores.json` and the tables of scores, metrics, ROC, CMC and errors."""
+def open_set_figures(result: OpenSetFigures, fpir: float) -> Figures:
+    """The figures of identification among the enrolled by their names."""
+    ranks = {f"rank_{rank}": share for rank, share in result.rank.items()}
+    return {
+        **ranks,
+        f"fnir_at_fpir_{fpir:g}": result.fnir,
+        "threshold": result.threshold,
+        "fpir_of_others": result.fpir_of_others,
+    }
+
+
+def write_scores(
+    folder: Path, results: Sequence[SetResult], model: str, identification: SetResult | None = None
+) -> None:
+    """Write `scores.json` and the tables of scores, metrics, ROC, CMC and errors.
+
+    Identification among the enrolled has a file of its own, and its figures in the tables.
+    """
     sets = {result.title: result.describe() for result in results}
     (folder / "scores.json").write_text(json.dumps({"format": FORMAT, "model": model, "sets": sets}, indent=1))
-    rows = [row for result in results for row in _rows(result, model)]
+    if identification:
+        about = {"format": FORMAT, "model": model, **identification.describe()}
+        (folder / IDENTIFICATION_FILE).write_text(json.dumps(about, indent=1))
+    measured = [*results, identification] if identification else results
+    rows = [row for result in measured for row in _rows(result, model)]
     pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
     with MetricsWriter(folder / "metrics.parquet", "evaluation") as writer:
         writer.add(None, {f"{row['set']}/{row['subject']}/{row['figure']}": row["value"] for row in rows})
@@ -152,7 +175,7 @@ def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
 
 
 def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
-    about = {"set": result.title, "protocol": result.protocol, "flags": json.dumps(result.flags), "model": model}
+    about = {"set": result.title, "protocol": result.protocol, "flags": json.dumps(dict(result.flags)), "model": model}
     return [
         {**about, "subject": subject, "figure": figure, "value": value}
         for subject, figures in result.subjects.items()

@@ -29,6 +29,10 @@ class Verification:
     """Over the folds, ddof 0."""
     threshold: float
     """The first squared distance with the best accuracy on all pairs."""
+    threshold_far: float
+    """Share of the different pairs below the threshold."""
+    threshold_tar: float
+    """Share of the same pairs below it."""
     tar_at_far: dict[float, float]
     """At the reachable false accept rate nearest to each key: with P different pairs a step is 1/P."""
     roc: Roc
@@ -61,10 +65,13 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
     best_K = (correct_KT.sum(axis=0) - correct_KT).argmax(axis=1)
     accuracy_K = correct_KT[np.arange(folds), best_K] / sizes_K
     roc = measure_roc(-distance_P, same_P)
+    threshold = float(THRESHOLDS_T[correct_KT.sum(axis=0).argmax()])
     return Verification(
         accuracy=float(accuracy_K.mean()),
         accuracy_std=float(accuracy_K.std()),
-        threshold=float(THRESHOLDS_T[correct_KT.sum(axis=0).argmax()]),
+        threshold=threshold,
+        threshold_far=float((distance_P[~same_P] < threshold).mean()),
+        threshold_tar=float((distance_P[same_P] < threshold).mean()),
         tar_at_far={far: tar_at_far(roc, far) for far in FALSE_ACCEPT_RATES},
         roc=roc,
     )

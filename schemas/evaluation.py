@@ -138,6 +138,17 @@ TemplateSettings = IjbSet | SyntheticIjbSet
 EvaluationSet = Annotated[PairSettings | TemplateSettings, Field(discriminator="kind")]
 
 
+class IdentificationConfig(Frozen):
+    """How well the model finds enrolled people by their codes, and knows who is not enrolled."""
+
+    images: PositiveInt = 1000
+    """Of enrolled people, and of people who were held out; fewer when there are no more."""
+    beam: PositiveInt = 64
+    """Prefixes of codes that are followed at a time."""
+    fpir: float = Field(default=0.01, gt=0, lt=1)
+    """False positive identification rate, at which the threshold between known and unknown is set."""
+
+
 class EvaluationConfig(Frozen):
     """Model + sets → scores."""
 
@@ -148,9 +159,11 @@ class EvaluationConfig(Frozen):
     """Of held-out people: pairs of one person, and as many of two; fewer when the faces do not give so many."""
     folds: int = Field(default=10, ge=2)
     flip: bool = True
-    """In pairs of images, add the features of the mirror image."""
+    """In pairs of images and in identification, add the features of the mirror image."""
+    identification: IdentificationConfig | None = IdentificationConfig()
+    """Of enrolled people by their codes; null: none. Only models with the head `gif` know codes."""
     seed: int = Field(default=0, ge=0)
-    """Which pairs of held-out people are drawn; independent of the run's seed."""
+    """Which pairs and images of held-out people are drawn; independent of the run's seed."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> "EvaluationConfig":

@@ -12,7 +12,7 @@ INPUTS: Final[dict[StageName, tuple[StageName, ...]]] = {
     "separation": ("embedding",),
     "tokenization": ("ingestion", "separation"),
     "training": ("ingestion", "separation", "tokenization"),
-    "evaluation": ("ingestion", "embedding", "training"),
+    "evaluation": ("ingestion", "embedding", "separation", "tokenization", "training"),
     "reporting": ("ingestion", "embedding", "separation", "tokenization", "training", "evaluation"),
 }
 
@@ -22,7 +22,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "separation": 2,
     "tokenization": 2,
     "training": 2,
-    "evaluation": 2,
+    "evaluation": 3,
     "reporting": 2,
 }
 """Part of every artifact's key: raise a stage's number when its code gives other results or files."""

@@ -23,7 +23,8 @@ from gif_core.verification import PROTOCOL, Features, check_pairs, pair_distance
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig
-from tasks.progress import last, track
+from tasks.identification import headline, measure_identification
+from tasks.progress import collect_features
 from tasks.stage import Inputs, stage_task
 from tasks.templates import evaluate_templates
 
@@ -46,7 +47,9 @@ def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
         results.append(result)
         if result.undefined:
             logger.warning("%s: %s", result.title, result.undefined)
-    write_scores(draft.folder, results, inputs["training"].ref.key)
+    identification = measure_identification(config, inputs)
+    write_scores(draft.folder, results, inputs["training"].ref.key, identification)
+    draft.metrics |= headline(identification) if identification else {}
     for result in results:
         draft.metrics |= _headline(result)
     draft.metrics["parts_computed"] = sum(result.parts_computed for result in results)
@@ -97,24 +100,12 @@ def _features(
     if "encoder" in subjects:
         encoder = build_encoder(config.embedding, device)
         encoded = (encoder.encode(images.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
-        yield "encoder", _collect((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
+        yield "encoder", collect_features((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
     if "model" in subjects:
         training = inputs["training"]
         model = load_backbone(training.path("backbone.safetensors"), training.path("model.json")).to(device)
         embedded = embed_images(model, images, rows, flip=config.evaluation.flip, device=device, batch_size=batch)
-        yield "model", _collect(embedded, "model", len(rows))
-
-
-def _collect(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
-    collected: list[NDArray[np.float32]] = []
-
-    def collect() -> Iterator[int]:
-        for chunk in chunks:
-            collected.append(chunk)
-            yield sum(map(len, collected))
-
-    last(track(collect(), name, lambda done: (done, total)))
-    return np.concatenate(collected)
+        yield "model", collect_features(embedded, "model", len(rows))
 
 
 def _headline(result: SetResult) -> dict[str, float | int | str]:

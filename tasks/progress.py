@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
 from rich.console import Console
@@ -82,6 +84,19 @@ def last(steps: Iterable[Step]) -> Step:
     """Run a generator to its end and give its last step, which carries the result."""
     final = deque(steps, maxlen=1)
     return final[0]
+
+
+def collect_features(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
+    """All rows of the chunks that a core generator yields."""
+    collected: list[NDArray[np.float32]] = []
+
+    def collect() -> Iterator[int]:
+        for chunk in chunks:
+            collected.append(chunk)
+            yield sum(map(len, collected))
+
+    last(track(collect(), name, lambda done: (done, total)))
+    return np.concatenate(collected)
 
 
 def _bar(console: Console) -> Progress:

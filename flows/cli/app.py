@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli import artifacts, codes, configuration, encoders, export, faces, run, runs, sql, twins
+from flows.cli import artifacts, codes, configuration, encoders, export, faces, recognition, run, runs, sql, twins
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -21,6 +21,9 @@ app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("sql")(sql.sql)
 app.command("encode")(encoders.encode)
+app.command("embed")(recognition.embed)
+app.command("verify")(recognition.verify)
+app.command("identify")(recognition.identify)
 app.command("twins")(twins.twins)
 app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")

@@ -51,8 +51,7 @@ def encode(
 
       gif encode *.jpg --encoder timm --model vit_small_patch14_dinov2 --pretrained model.safetensors
     """
-    if out is not None and out.suffix not in FORMATS:
-        raise ValueError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
+    check_format(out)
     from gif_core.devices import pick_device
     from gif_core.encoders.building import build_encoder
 
@@ -60,9 +59,9 @@ def encode(
     built = build_encoder(config, pick_device(device))
     vectors_ND = _encode_files(built, images)
     if out is None:
-        _print_vectors(images, vectors_ND)
+        print_vectors(images, vectors_ND)
     else:
-        _save(out, images, vectors_ND)
+        save_vectors(out, images, vectors_ND)
     if ask:
         _print_answers(built, images, vectors_ND, ask)
 
@@ -130,7 +129,14 @@ def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float3
     return np.concatenate(parts)
 
 
-def _print_vectors(paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+def check_format(out: Path | None) -> None:
+    """Refuse a name of a file that nothing can be saved to."""
+    if out is not None and out.suffix not in FORMATS:
+        raise ValueError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
+
+
+def print_vectors(paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+    """Some numbers of each vector, and the cosines between all."""
     console = Console()
     table = Table("", "image", f"first of {vectors_ND.shape[1]} numbers", *(str(n) for n in range(1, len(paths) + 1)))
     for number, (path, vector, cosines) in enumerate(zip(paths, vectors_ND, vectors_ND @ vectors_ND.T, strict=True), 1):
@@ -153,7 +159,8 @@ def _print_answers(encoder: Any, paths: list[Path], vectors_ND: NDArray[np.float
     Console().print(table)
 
 
-def _save(out: Path, paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+def save_vectors(out: Path, paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+    """Write `.npy`, or `.parquet` with the images' names."""
     if out.suffix == ".npy":
         np.save(out, vectors_ND)
     else:

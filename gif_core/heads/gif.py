@@ -1,37 +1,32 @@
 """The paper's head: it learns identity codes (Eq. 7) and brings features to the code vectors (Eq. 8)."""
 
 # Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token,
-# K people drawn in a step, W width of the map.
+# K people drawn in a step.
 
-import math
 from typing import Any, Final
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gif_core.heads.base import Head, HeadOutput
+from gif_core.heads.tokens import TokenHeads
 from schemas.training import TokenWeights
 
 NEGATIVES: Final = 507
 """The second part of the seed of the negatives of a step."""
 
 
-class GifHead(Head):
+class GifHead(TokenHeads, Head):
     """L = code_weight · L_C + gamma · L_AR (Eq. 10).
-
-    H_φj is `hidden_layers` times Linear, ReLU from d to d on the normalised feature; all l are stacked and run as one
-    batched product. Biases start at zero and the rows of U^j at about unit length: a normalised feature
-    has entries of 1/√d, which PyTorch's default biases would drown.
 
     L_AR is Eq. 8 with `negatives=0`. Otherwise it is the margin softmax of z·h_y against the frozen code vectors of
     as many other people, drawn anew in every step: CosFace with centres that are given, at a cost that does not depend
     on N. All processes draw the same, so that their number does not change the loss. With `map_width` a map that
-    everybody shares moves the code vectors, h + relu(h·A)·B: it begins as the identity and learns which people look
-    alike to this network. The paper's head is `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`,
-    `code_weight=1` and `gamma=1`.
+    everybody shares moves the code vectors and learns which people look alike to this network. The paper's head is
+    `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -53,24 +48,17 @@ class GifHead(Head):
         seed: int = 0,
     ) -> None:
         """Codes and code vectors stay where they are, in memory or mapped from a file: only rows in use are read."""
-        super().__init__()
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
         if map_width and not negatives:
             raise ValueError(f"map_width={map_width} needs negatives: a pull alone would map everybody to one place")
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
+        super().__init__(length, num_values, dim, scale=scale, hidden_layers=hidden_layers, map_width=map_width)
         self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
-        self.scale, self.margin, self.code_weight, self.gamma = scale, margin, code_weight, gamma
+        self.margin, self.code_weight, self.gamma = margin, code_weight, gamma
         self.negatives, self.seed, self.drawn_K = negatives, seed, np.empty(0, dtype=np.int64)
         self.alignment_scale, self.alignment_margin = alignment_scale, alignment_margin
         self.weight_of_token_L = weigh_tokens(token_weights, length)
-        self.hidden_LDD = nn.ParameterList(_he_weights(length, dim) for _ in range(hidden_layers))
-        self.bias_LD = nn.ParameterList(torch.zeros(length, dim) for _ in range(hidden_layers))
-        self.classifiers_LVD = nn.Parameter(torch.randn(length, num_values, dim) / math.sqrt(dim))
-        self.map_width = map_width
-        if map_width:
-            self.map_in_DW = nn.Parameter(torch.randn(dim, map_width) * math.sqrt(2))
-            self.map_out_WD = nn.Parameter(torch.zeros(map_width, dim))
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Draw the people whom the features of this step are held against."""
@@ -95,21 +83,7 @@ class GifHead(Head):
 
     def code_vectors(self, identities_K: NDArray[np.int64], device: torch.device) -> Tensor:
         """The code vectors of these people, where the learned map puts them if there is one."""
-        frozen_KD = _gather(self.code_vectors_ND, identities_K, np.float32, device)
-        if not self.map_width:
-            return frozen_KD
-        return F.normalize(frozen_KD + F.relu(frozen_KD @ self.map_in_DW) @ self.map_out_WD, dim=1)
-
-    def token_cosines(self, z_BD: Tensor) -> Tensor:
-        """cos(u, H_φj(z)) of Eq. 7, for every token j and every value."""
-        x_LBD = z_BD.expand(len(self.classifiers_LVD), -1, -1)
-        for weight_LDD, bias_LD in zip(self.hidden_LDD, self.bias_LD, strict=True):
-            x_LBD = F.relu(torch.baddbmm(bias_LD[:, None], x_LBD, weight_LDD))
-        return torch.bmm(F.normalize(x_LBD, dim=2), F.normalize(self.classifiers_LVD, dim=2).mT)
-
-    def token_logits(self, z_BD: Tensor) -> Tensor:
-        """The exponents of Eq. 7 without a margin, s · cos(u, H_φj(z)): their softmax is the chance of a value."""
-        return self.scale * self.token_cosines(z_BD)
+        return self.place(_gather(self.code_vectors_ND, identities_K, np.float32, device))
 
     def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
         own_LBV = F.one_hot(codes_LB, cosines_LBV.shape[2])
@@ -174,11 +148,6 @@ def _gather(rows: NDArray[Any], labels: NDArray[np.int64], dtype: type, device: 
 
 def _to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
-
-
-def _he_weights(length: int, dim: int) -> Tensor:
-    """Weights [L, D_in, D_out] of l layers with He's initialisation."""
-    return torch.randn(length, dim, dim) * math.sqrt(2 / dim)
 
 
 def _accuracies(cosines_LBV: Tensor, codes_LB: Tensor) -> dict[str, Tensor]:

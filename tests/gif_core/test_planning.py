@@ -153,7 +153,7 @@ def test_what_was_made_from_an_input_that_came_out_different_runs_again(store: A
     publish(store, ref, stage_settings(store, tiny, "tokenization"), "tokenization")
     assert to_run(store, tiny) == []
     publish(store, ref, stage_settings(store, tiny, "tokenization"), "other codes")
-    assert to_run(store, tiny) == ["training", "reporting"]
+    assert to_run(store, tiny) == ["training", "evaluation", "reporting"]
     assert "came out different" in plan_stages(store, tiny)["training"].reason
 
 

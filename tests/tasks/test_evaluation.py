@@ -161,6 +161,15 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
     assert set(pq.read_table(artifact.path("cmc.parquet"))["set"].to_pylist()) == {"IJB-C", "synthetic-IJB-C"}
 
 
+def test_identification_says_why_a_model_has_none_and_can_be_left_out(run: Run) -> None:
+    artifact = run([{"kind": "held_out"}])
+    about = json.loads(artifact.path("identification.json").read_text())
+    assert "does not read codes" in about["undefined"]
+    assert about["subjects"] == {}
+    assert "identification" not in sets_of(artifact)
+    assert "identification.json" not in run([{"kind": "held_out"}], identification=None).names()
+
+
 def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, tmp_path: Path) -> None:
     faces = [Face(1, jpeg(number)) for number in range(24)]
     list(write_pair_file(faces, Crowd([""] * 2, 24), tmp_path))

@@ -1,0 +1,171 @@
+"""Finding people by their codes against FAISS's flat search of all code vectors: time and agreement.
+
+python benchmarks/identification.py [--identities 10000 100000 1000000] [--dimension 512] [--beam 64] [--cosine 0.5]
+
+Code vectors are drawn so that codes have a meaning that can be learned: the sum of one direction for each token, shared
+by everybody who has its value, and as much that is each person's own. Token heads of the usual size are trained shortly
+on noisy copies of code vectors, with `--cosine` to the clean one, and people are looked for by other noisy copies. So
+times are those of any model with as many people; accuracy is that of this toy. The reference is `faiss.knn` with inner
+products over all code vectors, in as many threads. Times are the processor's.
+"""
+
+import argparse
+import copy
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from gif_core.code_decoding import search_codes, token_log_chances
+from gif_core.code_index import unpack_codes
+from gif_core.heads.tokens import TokenHeads
+from gif_core.identification import METHODS, Gallery
+from gif_core.tokenization import Codes, CodeShape, code_shape
+from schemas.tokenization import TokenizationConfig
+
+CHUNK = 8192
+TRAINING_BATCH = 512
+Floats = NDArray[np.float32]
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows of length one."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def draw_people(identities: int, dimension: int, rng: np.random.Generator) -> tuple[Codes, CodeShape, Floats]:
+    """Codes, and code vectors that half follow from them."""
+    shape = code_shape(identities, TokenizationConfig())
+    codes_NL = unpack_codes(rng.permutation(shape.capacity(0))[:identities], shape)
+    directions_LVD = rng.standard_normal((shape.length, shape.range, dimension), dtype=np.float32)
+    vectors_ND = np.empty((identities, dimension), np.float32)
+    for start in range(0, identities, CHUNK):
+        codes = codes_NL[start : start + CHUNK]
+        common = sum(directions_LVD[level, codes[:, level]] for level in range(shape.length))
+        own = rng.standard_normal((len(codes), dimension), dtype=np.float32)
+        vectors_ND[start : start + CHUNK] = unit(common / np.sqrt(shape.length) + own)
+    return codes_NL, shape, vectors_ND
+
+
+def disturb(vectors_BD: Floats, cosine: float, rng: np.random.Generator) -> Floats:
+    """Unit vectors at about this cosine to the given ones."""
+    noise_BD = unit(rng.standard_normal(vectors_BD.shape, dtype=np.float32))
+    return unit(cosine * vectors_BD + np.sqrt(1 - cosine**2) * noise_BD).astype(np.float32)
+
+
+def train_heads(
+    codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, cosine: float, steps: int, rng: np.random.Generator
+) -> TokenHeads:
+    """Heads that have learned to read codes from noisy code vectors."""
+    torch.manual_seed(0)
+    heads = TokenHeads(shape.length, shape.range, vectors_ND.shape[1], scale=16.0)
+    optimizer = torch.optim.Adam(heads.parameters(), lr=1e-3)
+    for _ in range(steps):
+        people = rng.integers(len(codes_NL), size=TRAINING_BATCH)
+        logits_LBV = heads.token_logits(torch.from_numpy(disturb(vectors_ND[people], cosine, rng)))
+        wanted_LB = torch.from_numpy(codes_NL[people].T.astype(np.int64))
+        loss = F.cross_entropy(logits_LBV.flatten(0, 1), wanted_LB.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return heads.eval()
+
+
+def seconds_of(work: Callable[[], Any], rounds: int) -> float:
+    """The least processor time of some rounds, after one to warm up: it hardly depends on what else is running."""
+    work()
+    times = []
+    for _ in range(rounds):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def measure(identities: int, given: argparse.Namespace) -> dict[str, Any]:
+    """All figures at one number of enrolled people."""
+    rng = np.random.default_rng(0)
+    codes_NL, shape, vectors_ND = draw_people(identities, given.dimension, rng)
+    heads = train_heads(codes_NL, shape, vectors_ND, given.cosine, given.steps, rng)
+    started = time.perf_counter()
+    gallery = Gallery(heads, codes_NL, shape, vectors_ND, beam=given.beam)
+    figures: dict[str, Any] = {"length": shape.length, "range": shape.range}
+    figures["tree_seconds"] = time.perf_counter() - started
+    figures["tree_mb"] = sum(table.nbytes for table in gallery.tree.children) / 2**20
+    people = rng.integers(identities, size=given.images)
+    z_BD = disturb(vectors_ND[people], given.cosine, rng)
+    found = {method: gallery.find(z_BD, 5, method).identities_BK for method in METHODS}
+    for method, identities_BK in found.items():
+        hits_BK = identities_BK == people[:, None]
+        figures[f"{method}_rank_1"], figures[f"{method}_rank_5"] = hits_BK[:, 0].mean(), hits_BK.any(axis=1).mean()
+        figures[f"{method}_agrees"] = (identities_BK[:, 0] == found["exhaustive"][:, 0]).mean()
+    with torch.inference_mode():
+        decoded = search_codes(gallery.tree, token_log_chances(heads, torch.from_numpy(z_BD)), given.beam)
+    figures["proven_best"] = (decoded.log_chances_BK[:, 0] >= decoded.bound_B).double().mean().item()
+    return figures | measure_times(gallery, z_BD, given.rounds)
+
+
+def with_map(gallery: Gallery) -> Gallery:
+    """The same with a map of the code vectors, as training has it by default; fresh, it leaves them where they are."""
+    _, num_values, dimension = gallery.heads.classifiers_LVD.shape
+    heads = TokenHeads(gallery.tree.shape.length, num_values, dimension, scale=16.0, map_width=dimension)
+    heads.load_state_dict(gallery.heads.state_dict(), strict=False)
+    mapped = copy.copy(gallery)
+    mapped.heads = heads.eval()
+    return mapped
+
+
+def measure_times(gallery: Gallery, z_BD: Floats, rounds: int) -> dict[str, float]:
+    """Milliseconds an image, and how many times as fast as flat search, for all images at once and for one alone."""
+    figures, mapped = {}, with_map(gallery)
+    for name, queries_BD in (("batch", z_BD), ("single", z_BD[:1])):
+        flat = seconds_of(
+            lambda z=queries_BD: faiss.knn(z, gallery.vectors_ND, 5, metric=faiss.METRIC_INNER_PRODUCT), rounds
+        )
+        figures[f"{name}_flat_ms"] = 1000 * flat / len(queries_BD)
+        ways = {
+            "codes": lambda z=queries_BD: gallery.find(z, 5, "codes"),
+            "reranked": lambda z=queries_BD: gallery.find(z, 5, "reranked"),
+            "reranked_mapped": lambda z=queries_BD: mapped.find(z, 5, "reranked"),
+            "chances": lambda z=queries_BD: gallery.chances(z, np.zeros((len(z), 5), np.int64)),
+        }
+        for way, work in ways.items():
+            seconds = seconds_of(work, rounds)
+            figures[f"{name}_{way}_ms"] = 1000 * seconds / len(queries_BD)
+            figures[f"{name}_flat_over_{way}"] = flat / seconds
+    return figures
+
+
+def main() -> None:
+    """Measure, print, and end with one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--identities", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--dimension", type=int, default=512)
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--beam", type=int, default=64)
+    parser.add_argument("--cosine", type=float, default=0.5, help="Of an image's feature to its person's code vector.")
+    parser.add_argument("--steps", type=int, default=200, help="Of training the token heads.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    faiss.omp_set_num_threads(given.threads)
+    results = {}
+    for identities in given.identities:
+        figures = {name: float(f"{figure:.4g}") for name, figure in measure(identities, given).items()}
+        results[str(identities)] = figures
+        print(f"{identities:,} people")
+        for name, figure in figures.items():
+            print(f"  {name}: {figure:g}")
+    print(json.dumps({"benchmark": "identification", **vars(given), "results": results}))
+
+
+if __name__ == "__main__":
+    main()

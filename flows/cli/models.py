@@ -1,0 +1,35 @@
+"""Which trained model a command means, and what was made with it."""
+
+from collections.abc import Mapping
+
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.tags import resolve
+from gif_core.queries import run_artifacts
+from schemas.errors import GifError
+from schemas.stages import StageName
+
+Artifacts = Mapping[StageName, Artifact]
+
+
+def open_model(address: str, run: str | None, key: str | None) -> Artifacts:
+    """A model by its key or of a run, the newest if none is named, what it was made from, and its newest evaluation."""
+    store = ArtifactStore(address)
+    if run and key:
+        raise GifError("give --run or --key, not both")
+    training = _named(store, key) if key else run_artifacts(store, run).get("training")
+    if training is None:
+        raise ArtifactMissingError("this run has no trained model: 'gif runs ls' shows what each run has")
+    made_from = training.manifest.inputs
+    artifacts: dict[StageName, Artifact] = {name: store.open(store.ref(name, at.key)) for name, at in made_from.items()}
+    evaluations = [
+        manifest for manifest in store.manifests("evaluation") if manifest.inputs["training"] == training.made_from
+    ]
+    newest = {each.stage: store.open(store.ref(each.stage, each.key)) for each in evaluations[:1]}
+    return artifacts | {"training": training} | newest
+
+
+def _named(store: ArtifactStore, key: str) -> Artifact:
+    ref = resolve(store, key if set(key) & set("/@") else f"training/{key}")
+    if ref.stage != "training":
+        raise GifError(f"{ref} is not a trained model: name an artifact of the stage training")
+    return store.open(ref)

@@ -1,0 +1,245 @@
+"""`gif embed`, `gif verify` and `gif identify` on a small store that is written here, so that no run is needed.
+
+The code vector of a person is the feature of the person's first image, so that this image is found for certain.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import save_file as save_arrays
+from safetensors.torch import load_file, save_file
+
+from flows.cli import main
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.tags import move_tag
+from gif_core.backbones.building import build_backbone
+from gif_core.code_table import write_code_table
+from gif_core.evaluation import embed_images
+from gif_core.faces import Faces
+from gif_core.heads.tokens import TokenHeads
+from gif_core.ingestion import ingest
+from gif_core.pairs import draw_pairs
+from gif_core.readers import open_reader
+from gif_core.recognition import open_backbone
+from gif_core.scores import SetResult, pair_figures, write_scores
+from gif_core.synthetic import draw_face
+from gif_core.synthetic.landmarks import find_landmarks
+from gif_core.tokenization import CodeShape, draw_codes
+from gif_core.verification import pair_distances, verify_distances
+from schemas.run import RunConfig
+from schemas.stages import INPUTS, StageName
+from schemas.training import TrainingConfig
+from tasks.identification import measure_identification
+
+Gif = Callable[..., str]
+SETTINGS = {
+    "ingestion": {"sources": [{"kind": "synthetic", "identities": 16, "smallest": 6, "largest": 6}], "held_out": 0.4},
+    "evaluation": {"identification": {"images": 40, "beam": 32}},
+    "execution": {"device": "cpu", "workers": 1},
+}
+DIM, SHAPE = 32, CodeShape(2, 4)
+CPU = torch.device("cpu")
+
+
+class Publisher:
+    """Publishes artifacts by hand, each with the inputs that its stage has."""
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self.store, self.artifacts = store, dict[StageName, Artifact]()
+
+    def publish(self, stage: StageName, fill: Callable[[Path], None]) -> Artifact:
+        made_from = {name: self.artifacts[name].made_from for name in INPUTS[stage]}
+        ref = self.store.ref(stage, f"{len(self.artifacts) + 1}" * 64)
+        with self.store.draft(ref, {}, made_from) as draft:
+            fill(draft.folder)
+            move_tag(self.store, "latest", self.store.publish(draft))
+        self.artifacts[stage] = self.store.open(ref)
+        return self.artifacts[stage]
+
+
+def open_split(artifacts: Mapping[StageName, Artifact], split: str) -> Faces:
+    return Faces([artifacts["ingestion"].path(name) for name in artifacts["ingestion"].names(f"{split}-")])
+
+
+def save_model(folder: Path, head: str) -> None:
+    torch.manual_seed(0)
+    model = build_backbone("iresnet_tiny", DIM)
+    save_file({name: each.contiguous() for name, each in model.state_dict().items()}, folder / "backbone.safetensors")
+    save_file(TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=16.0).state_dict(), folder / "head.safetensors")
+    about = {"backbone": "iresnet_tiny", "embedding_dim": DIM, "head": head, "length": SHAPE.length}
+    settings = TrainingConfig().model_dump(mode="json")
+    (folder / "model.json").write_text(json.dumps(about | {"range": SHAPE.range, "settings": settings}))
+
+
+def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageName, Artifact]) -> None:
+    faces, model = open_split(artifacts, "held_out"), open_backbone(artifacts["training"], CPU)
+    pairs = draw_pairs(faces.labels_N, pairs=40, seed=0, folds=10)
+    features = np.concatenate(list(embed_images(model, faces, np.arange(len(faces)), flip=True, device=CPU)))
+    result = SetResult("held_out", "held_out", "pairs-1", {"flip": True, "folds": 10}, {"pairs": len(pairs)})
+    found = verify_distances(pair_distances(features, pairs.left, pairs.right), pairs.same)
+    result.subjects["model"], result.curves["model"] = pair_figures(found), found.roc
+    write_scores(folder, [result], artifacts["training"].ref.key, measure_identification(config, artifacts))
+
+
+def fill_store(folder: Path, head: str) -> Mapping[StageName, Artifact]:
+    publisher, config = Publisher(ArtifactStore(str(folder))), RunConfig.model_validate(SETTINGS)
+    readers = [open_reader(source) for source in config.ingestion.sources]
+    publisher.publish("ingestion", lambda into: [*ingest(config.ingestion, readers, into), None][-1])
+    publisher.publish("embedding", lambda into: (into / "file").touch())
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    save_model(scratch, head)
+    faces = open_split(publisher.artifacts, "identities")
+    people = pq.read_table(publisher.artifacts["ingestion"].path("identities.parquet"))
+    first_N = np.unique(faces.labels_N, return_index=True)[1]
+    model = build_backbone("iresnet_tiny", DIM)
+    model.load_state_dict(load_file(scratch / "backbone.safetensors"))
+    vectors = np.concatenate(list(embed_images(model.eval(), faces, first_N, flip=True, device=CPU)))
+    publisher.publish(
+        "separation", lambda into: save_arrays({"code_vectors": vectors}, into / "code_vectors.safetensors")
+    )
+    codes = draw_codes(len(people), SHAPE, seed=0)
+    publisher.publish("tokenization", lambda into: write_code_table(into, codes, SHAPE, people))
+    publisher.publish("training", lambda into: save_model(into, head))
+    publisher.publish("evaluation", lambda into: save_evaluation(into, config, publisher.artifacts))
+    return publisher.artifacts
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, and image files of people who are enrolled and of people who are not."""
+    folder = tmp_path_factory.mktemp("recognition")
+    artifacts = fill_store(folder / "store", "gif")
+    for split in ("identities", "held_out"):
+        faces = open_split(artifacts, split)
+        for person in np.unique(faces.labels_N):
+            row = int(np.flatnonzero(faces.labels_N == person)[0])
+            (folder / f"{split}-{person}.jpg").write_bytes(faces.content(row))
+    return folder
+
+
+@pytest.fixture
+def gif(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("GIF_STORE", str(work / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["gif", *arguments, "--key", "training@latest"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed
+        return printed.out + printed.err
+
+    return run
+
+
+def files(work: Path, split: str) -> list[str]:
+    return sorted(path.name for path in work.glob(f"{split}-*.jpg"))
+
+
+@pytest.mark.parametrize("method", ["reranked", "exhaustive"])
+def test_enrolled_people_are_named_and_others_are_unknown(gif: Gif, work: Path, method: str) -> None:
+    labels = pq.read_table(next(work.glob("store/ingestion/*/*/identities.parquet")))["label"].to_pylist()
+    enrolled, strangers = files(work, "identities"), files(work, "held_out")
+    printed = gif("identify", *enrolled, *strangers, "--by", method, "--top", "3", "--json")
+    answers = {answer["image"]: answer for answer in map(json.loads, printed.splitlines())}
+    for name in enrolled:
+        best = answers[name]["candidates"][0]
+        person = int(name.removesuffix(".jpg").partition("-")[2])
+        assert answers[name]["known"]
+        assert (best["identity_id"], best["label"]) == (person, labels[person])
+        assert best["cosine"] == pytest.approx(1, abs=1e-5)
+        assert 0 < best["chance"] < 1
+        assert [each["cosine"] for each in answers[name]["candidates"]] == sorted(
+            (each["cosine"] for each in answers[name]["candidates"]), reverse=True
+        )
+    assert not any(answers[name]["known"] for name in strangers)
+
+
+def test_the_table_names_people_and_says_what_the_threshold_promises(gif: Gif, work: Path) -> None:
+    printed = gif("identify", "identities-0.jpg", "held_out-0.jpg")
+    assert "person-" in printed
+    assert "unknown" in printed
+    strangers = len(files(work, "held_out"))
+    assert f"no more than 1.0% of {min(40, 6 * strangers)} images of {strangers} people" in printed
+    assert "% of new images of enrolled people miss it" in printed
+
+
+def test_the_chances_of_all_candidates_sum_to_one(gif: Gif, work: Path) -> None:
+    (answer,) = map(
+        json.loads, gif("identify", "held_out-0.jpg", "--by", "codes", "--top", "99", "--json").splitlines()
+    )
+    assert sum(each["chance"] for each in answer["candidates"]) == pytest.approx(1, abs=1e-5)
+    chances = [each["chance"] for each in answer["candidates"]]
+    assert chances == sorted(chances, reverse=True)
+
+
+def test_features_are_printed_or_saved_and_are_those_of_evaluation(gif: Gif, work: Path) -> None:
+    assert "1.00" in gif("embed", "identities-0.jpg", "identities-1.jpg")
+    gif("embed", "identities-0.jpg", "identities-1.jpg", "--out", "features.parquet")
+    saved = pq.read_table(work / "features.parquet")
+    assert saved["image"].to_pylist() == ["identities-0.jpg", "identities-1.jpg"]
+    vectors = np.array(saved["vector"].to_pylist())
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2), abs=1e-6)
+    found = json.loads(gif("identify", "identities-1.jpg", "--json"))["candidates"][0]
+    assert found["identity_id"] == 1
+    assert "must end with .npy or .parquet" in gif("embed", "identities-0.jpg", "--out", "features.txt", code=2)
+
+
+def test_verify_answers_by_the_threshold_of_evaluation(gif: Gif, work: Path) -> None:
+    scores = json.loads(next(work.glob("store/evaluation/*/*/scores.json")).read_text())
+    figures = scores["sets"]["held_out"]["subjects"]["model"]
+    same = json.loads(gif("verify", "identities-0.jpg", "identities-0.jpg", "--json"))
+    assert same["same"]
+    assert same["cosine"] == pytest.approx(1, abs=1e-6)
+    assert same["threshold"] == pytest.approx(1 - figures["threshold"] / 2)
+    assert (same["accuracy"], same["far"]) == (figures["accuracy"], figures["threshold_far"])
+    for other in files(work, "held_out"):
+        answer = json.loads(gif("verify", "identities-0.jpg", other, "--json"))
+        assert answer["same"] == (answer["cosine"] > answer["threshold"])
+    printed = gif("verify", "identities-0.jpg", "identities-0.jpg")
+    assert "the same person: cosine 1.000" in printed
+    assert "pairs of held_out accuracy is" in printed
+    assert "there are: held_out" in gif("verify", "identities-0.jpg", "identities-1.jpg", "--set", "LFW", code=2)
+
+
+def test_images_are_aligned_by_their_landmarks(gif: Gif, work: Path) -> None:
+    import cv2
+
+    wide = draw_face(0, 3, 1, size=300)
+    cv2.imwrite(str(work / "wide.png"), cv2.cvtColor(wide, cv2.COLOR_RGB2BGR))
+    points = find_landmarks(0, 3, 1, size=300)
+    (work / "points.txt").write_text(f"wide.png {' '.join(map(str, points.reshape(-1)))}\n")
+    gif("embed", "wide.png", "--out", "resized.npy")
+    gif("embed", "wide.png", "--landmarks", "points.txt", "--out", "aligned.npy")
+    assert not np.allclose(np.load(work / "resized.npy"), np.load(work / "aligned.npy"), atol=1e-3)
+    assert "identities-0.jpg is not in points.txt" in gif(
+        "embed", "identities-0.jpg", "--landmarks", "points.txt", code=2
+    )
+
+
+def test_mistakes_are_told(gif: Gif, work: Path) -> None:
+    (work / "text.jpg").write_text("no image")
+    assert "text.jpg: not an image" in gif("identify", "text.jpg", code=2)
+    assert "--by sight: there are codes, reranked, exhaustive" in gif(
+        "identify", "identities-0.jpg", "--by", "sight", code=2
+    )
+    assert "give --run or --key, not both" in gif("embed", "identities-0.jpg", "--run", "1", code=2)
+
+
+def test_a_model_without_token_heads_says_what_it_needs(
+    tmp_path: Path, work: Path, gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_store(tmp_path / "store", "arcface")
+    monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
+    printed = gif("identify", "identities-0.jpg", code=2)
+    assert "trained with the head arcface, which does not read codes" in printed
+    assert "cosine" in gif("verify", "identities-0.jpg", "identities-1.jpg")
