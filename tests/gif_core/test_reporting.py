@@ -1,10 +1,10 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,27 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from gif_core import scores as score_files
-from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
 from gif_core.code_index import unpack_codes
-from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
 from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
 from gif_core.formatting import decimal, duration, percent, size, thousands
-from gif_core.ingestion import ingest
-from gif_core.metrics import MetricsWriter
-from gif_core.readers import open_reader
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
-from gif_core.reporting import SECTIONS, figure_json, write_report
-from gif_core.roc import Roc
-from gif_core.scores import SetResult
-from gif_core.tokenization import CodeShape, code_shape
+from gif_core.reporting import SECTIONS, figure_json
+from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
-from schemas.stages import STAGES, StageName
+from schemas.stages import STAGES
 
 HOSTILE = "<script>alert(1)</script>"
 LOADING = {"src", "href", "data", "action", "poster", "srcset"}
-STEPS = 1200
+MakeRun = Callable[..., Any]
 ONE_TOKEN = CodeShape(1, 20)
 
 
@@ -79,151 +71,26 @@ def count_points(column: list[float] | dict[str, str]) -> int:
     return len(np.frombuffer(base64.b64decode(column["bdata"]), column["dtype"]))
 
 
-class SmallRun:
-    """A store with small artifacts of all stages that the report reads."""
-
-    def __init__(self, folder: Path, *, held_out: float, title: str = "A small run") -> None:
-        source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
-        self.config = RunConfig.model_validate(
-            {
-                "store": str(folder),
-                "ingestion": {"sources": [source], "held_out": held_out},
-                "embedding": {"model": "tiny-clip", "pretrained": "random"},
-                "reporting": {"title": title},
-            }
-        )
-        self.store = ArtifactStore(str(folder))
-        self.inputs: dict[StageName, Artifact] = {}
-        for write in (
-            write_faces,
-            write_vectors,
-            write_separation,
-            write_codes,
-            write_training,
-            write_scores,
-        ):
-            write(self)
-
-    @contextmanager
-    def publish(self, stage: StageName) -> Iterator[Draft]:
-        settings = self.config.settings(stage)
-        keys = {name: artifact.ref.key for name, artifact in self.inputs.items()}
-        ref = self.store.ref(stage, artifact_key(stage, settings, keys))
-        made_from = {name: artifact.made_from for name, artifact in self.inputs.items()}
-        with self.store.draft(ref, settings, made_from) as draft:
-            yield draft
-            self.store.publish(draft)
-        self.inputs[stage] = self.store.open(ref)
-
-    @property
-    def people(self) -> pa.Table:
-        return pq.read_table(self.inputs["ingestion"].path("identities.parquet"))
-
-    def report(self, path: Path) -> str:
-        write_report(path, self.config, self.inputs)
-        return path.read_text(encoding="utf-8")
-
-
-def write_faces(run: SmallRun) -> None:
-    with run.publish("ingestion") as draft:
-        readers = [open_reader(source) for source in run.config.ingestion.sources]
-        list(ingest(run.config.ingestion, readers, draft.folder))
-        path = draft.folder / "identities.parquet"
-        people = pq.read_table(path)
-        labels = [HOSTILE, *people["label"].to_pylist()[1:]]
-        place = people.column_names.index("label")
-        pq.write_table(people.set_column(place, "label", pa.array(labels)), path)
-
-
-def write_vectors(run: SmallRun) -> None:
-    with run.publish("embedding") as draft:
-        pq.write_table(pa.table({"identity_id": [0]}), draft.folder / "vectors.parquet")
-        low = {"identity_id": [3, 5], "label": [HOSTILE, "p5"], "num_samples": [4, 2], "cohesion": [0.123, 0.4]}
-        pq.write_table(pa.table(low), draft.folder / "least_cohesive.parquet")
-        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.912, "mean_cohesion": 0.876}
-
-
-def write_separation(run: SmallRun) -> None:
-    kept = [1.0, 0.9, 0.8, None, 0.7, None, 0.6]
-    gaps = [2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05]
-    with run.publish("separation") as draft:
-        curve = {
-            "epoch": list(range(7)),
-            "loss": gaps,
-            "gap": gaps,
-            "mean_cosine": gaps,
-            "neighbours_kept": kept,
-            "spearman": kept,
-        }
-        pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
-        counts = np.arange(200) % 7
-        distances = {"distance": np.arange(200) / 100, "before": counts, "after": counts[::-1]}
-        pq.write_table(pa.table(distances), draft.folder / "distances.parquet")
-        before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
-        after = {"min_distance": 0.71, "mean_distance": 1.05, "max_distance": 1.3}
-        draft.metrics |= before | after | {"gap": 0.05, "epochs": 6, "neighbours_kept": 0.6}
-
-
-def write_codes(run: SmallRun) -> None:
-    people = run.people
-    shape = code_shape(len(people), run.config.tokenization.model_copy(update={"length": 2}))
-    codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
-    with run.publish("tokenization") as draft:
-        write_code_table(draft.folder, codes, shape, people)
-        vectors = np.eye(len(people), 16, dtype=np.float32) + 0.1
-        quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-        pq.write_table(quality, draft.folder / QUALITY_FILE)
-        draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
-        draft.metrics["occupancy"] = len(people) / shape.capacity(0)
-
-
-def write_training(run: SmallRun) -> None:
-    names = ("loss", "loss_codes", "loss_alignment", "alignment", "token_accuracy/1", "token_accuracy/2")
-    with run.publish("training") as draft:
-        with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
-            for step in range(1, STEPS + 1):
-                writer.add(step, dict.fromkeys((*names, "code_accuracy", "images_per_second"), 1 / step))
-        draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5}
-        draft.metrics |= {"code_accuracy": 0.25, "alignment": 0.75}
-
-
-def write_scores(run: SmallRun) -> None:
-    subjects = ("raw_pixels", "encoder", "model") if run.config.ingestion.held_out else ()
-    accuracy = {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}
-    rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
-    scores = {
-        subject: {"accuracy": accuracy[subject], "accuracy_std": 0.01, "threshold": 1.2} | rates for subject in subjects
-    }
-    roc = Roc(np.array([0.0, 0.01, 0.1, 1.0]), np.array([0.0, 0.5, 0.9, 1.0]), np.array([np.inf, 0.3, 0.2, 0.1]))
-    held_out = SetResult("held_out", "held_out", "pairs-1", {"flip": True}, {"pairs": 1500}, scores)
-    held_out.curves = dict.fromkeys(subjects, roc)
-    other = SetResult("LFW", "lfw", "pairs-1", {"flip": True}, {"pairs": 1}, {"model": {"accuracy": 0.123}})
-    other.curves = {"model": roc}
-    with run.publish("evaluation") as draft:
-        score_files.write_scores(draft.folder, [held_out, other], "0" * 64)
-        draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
-        draft.metrics |= {"pairs": 1500} if subjects else {}
+@pytest.fixture(scope="module")
+def run(small_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return small_run(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return SmallRun(tmp_path_factory.mktemp("store"), held_out=0.5)
-
-
-@pytest.fixture(scope="module")
-def page(run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
     return Page(run.report(tmp_path_factory.mktemp("report") / "report.html"))
 
 
 @pytest.fixture(scope="module")
-def page_without_scores(tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page_without_scores(small_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
     folder = tmp_path_factory.mktemp("nobody")
-    return Page(SmallRun(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
+    return Page(small_run(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
 
 
 def test_every_section_is_there(page: Page) -> None:
-    assert set(SECTIONS) <= set(page.ids)
-    assert [f"#{name}" for name in SECTIONS] == [link for link in page.loaded if link.startswith("#")]
+    linked = [link.removeprefix("#") for link in page.loaded if link.startswith("#")]
+    assert set(linked) == {*SECTIONS, "beside"}
+    assert [name for name in page.ids if name in linked] == linked
 
 
 def test_ids_are_unique(page: Page) -> None:
@@ -252,14 +119,14 @@ def test_hostile_name_in_a_figure_cannot_end_its_script() -> None:
     assert json.loads(text)["data"][0]["name"] == HOSTILE
 
 
-def test_same_artifacts_give_the_same_bytes(run: SmallRun, tmp_path: Path) -> None:
+def test_same_artifacts_give_the_same_bytes(run: Any, tmp_path: Path) -> None:
     assert run.report(tmp_path / "first.html") == run.report(tmp_path / "second.html")
 
 
 def test_report_without_held_out_people_says_what_to_set(page_without_scores: Page) -> None:
-    assert "Nobody was held out" in page_without_scores.text
-    assert "ingestion.held_out" in page_without_scores.text
-    assert "plot-roc" not in page_without_scores.ids
+    assert "No figures: nobody was held out" in page_without_scores.text
+    assert "set ingestion.held_out above 0" in page_without_scores.text
+    assert "plot-roc-1" not in page_without_scores.ids
 
 
 @pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
@@ -278,7 +145,7 @@ def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
     assert "encoder with untrained weights" in page.text
 
 
-def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: SmallRun) -> None:
+def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Any) -> None:
     command, settings = page.quoted
     assert command == "gif run --config run.yaml"
     shown = RunConfig.model_validate(yaml.safe_load(settings))
@@ -288,7 +155,7 @@ def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Sm
 
 def test_figures_have_at_most_500_points(page: Page) -> None:
     figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
-    assert len(figures) == 12
+    assert len(figures) == 17
     lengths = [count_points(trace["x"]) for figure in figures for trace in figure["data"] if "x" in trace]
     assert max(lengths) == 500
 
@@ -340,7 +207,7 @@ def test_neighbours_together_are_drawn_beside_chance() -> None:
     assert [trace.text for trace in figure.data] == [("50.0%", "10.0%"), ("5.0%", "0.0001")]
 
 
-def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: SmallRun, tmp_path: Path) -> None:
+def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: Any, tmp_path: Path) -> None:
     html = run.report(tmp_path / "report.html")
     shown = re.findall(r'data-code="([\d.]+)" data-place="(\d+)"', html)
     assert [int(place) for _, place in shown] == list(range(len(shown)))
@@ -362,8 +229,10 @@ def test_a_tree_too_large_to_draw_is_cut_at_a_level(tmp_path: Path) -> None:
     assert sum(size for parent, size in zip(tree.parents, tree.values, strict=True) if parent == "all") == 5000
 
 
-def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "store", held_out=0)
+def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(
+    small_run: MakeRun, tmp_path: Path
+) -> None:
+    run = small_run(tmp_path / "store", held_out=0)
     run.config = run.config.model_copy(update={"seed": 5})
     with run.publish("tokenization") as draft:
         write_code_table(draft.folder, np.arange(len(run.people), dtype=np.int32)[:, None], ONE_TOKEN, run.people)
