@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gif_core.formatting import duration, figure_name, moment, percent, plain_name, thousands
+from gif_core.formatting import duration, figure_name, moment, percent, set_name, thousands
 from gif_core.scored_runs import ScoredRun, differing_settings, shared_figures
 
 NOTHING: Final = "–"
@@ -62,7 +62,7 @@ def _score_row(runs: Sequence[ScoredRun], title: str, figure: str) -> Row:
         NOTHING if value is None else percent(value) + (f" ± {percent(std)}" if std is not None else "")
         for value, std in zip(values, spread, strict=True)
     ]
-    return Row(f"{plain_name(title)}: {figure_name(figure)}", tuple(cells), _best(values, max))
+    return Row(f"{set_name(title)}: {figure_name(figure)}", tuple(cells), _best(values, max))
 
 
 def _cost_rows(runs: Sequence[ScoredRun]) -> tuple[Row, ...]:

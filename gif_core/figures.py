@@ -199,7 +199,8 @@ def draw_cmc(curves: Mapping[str, Curve]) -> go.Figure:
         figure.add_scatter(x=curve.x, y=curve.y, name=name, mode="lines+markers")
     if len(curves) == 1:
         figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
-    figure.update_xaxes(tickformat=",d", nticks=12)
+    longest = max(len(curve.x) for curve in curves.values())
+    figure.update_xaxes(tickformat=",d", dtick=max(1, round(longest / 10)), tick0=1)
     return figure.update_yaxes(tickformat=".1~%")
 
 

@@ -57,3 +57,8 @@ def figure_name(name: str) -> str:
             what, at = rate.upper().split("_AT_")
             return f"{what} at {at} {100 * float(name.removeprefix(f'{rate}_')):g}%"
     return plain_name(name)
+
+
+def set_name(title: str) -> str:
+    """An evaluation set as results call it; that of the people kept aside in words."""
+    return plain_name(title) if title == "held_out" else title

@@ -22,6 +22,7 @@ from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
 logger = logging.getLogger(__name__)
 READ_FROM: Final[dict[StageName, str]] = {"ingestion": "a source of faces", "evaluation": "a set of evaluation"}
 """The stages that read what no stage has made."""
+BESIDE: Final = "reporting.beside"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ def _differences(
 
 
 def _changed_settings(path: str, old: Any, new: Any) -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
+    if path == BESIDE and old != new:
+        yield "other runs are there to be shown beside it"
+    elif isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             yield from _changed_settings(f"{path}.{name}", old.get(name), new.get(name))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from gif_core import figures
 from gif_core.artifacts import Artifact
-from gif_core.formatting import decimal, duration, figure_name, percent, plain_name, thousands
+from gif_core.formatting import decimal, duration, figure_name, percent, plain_name, set_name, thousands
 from gif_core.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
 from gif_core.report_tables import count_people, describe_encoder, read_curves
 from gif_core.scores import read_scores
@@ -70,7 +70,7 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
         rows = table.filter(pc.equal(table["set"], title)).to_pylist()
         kinds = {False: "False matches", True: "Misses"}
         shown = {words: [_show_error(row) for row in rows if row["same"] is same] for same, words in kinds.items()}
-        groups.append({"title": plain_name(title), "threshold": rows[0]["threshold"], "kinds": shown})
+        groups.append({"title": set_name(title), "threshold": rows[0]["threshold"], "kinds": shown})
     return {"groups": groups}
 
 
@@ -95,14 +95,14 @@ def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:
         scores = found["subjects"].get("model", {})
         for figure in HEADLINES:
             if figure in scores:
-                yield plain_name(title), figure_name(figure), scores[figure]
+                yield set_name(title), figure_name(figure), scores[figure]
                 break
 
 
 def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Shown:
     counts = {name: value for name, value in found.items() if isinstance(value, int) and not isinstance(value, bool)}
     shown = {
-        "title": plain_name(title),
+        "title": set_name(title),
         "about": KINDS.get(found["kind"], plain_name(found["kind"])),
         "protocol": found["protocol"],
         "flags": [_write_flag(name, value) for name, value in found["flags"].items()],

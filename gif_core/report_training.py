@@ -1,6 +1,6 @@
 """What the report shows of training: the curves that its head has, and what heads cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from schemas.stages import StageName
 
 Inputs = Mapping[StageName, Artifact]
 Shown = dict[str, Any]
-TILES: Final = {
+TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "loss": ("total loss", decimal),
     "code_accuracy": ("whole codes predicted right", percent),
     "accuracy": ("identities predicted right", percent),

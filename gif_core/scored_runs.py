@@ -1,6 +1,7 @@
 """Runs side by side: what differs in their settings, scores and cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from schemas.artifacts import Manifest
 from schemas.stages import SEEDED, STAGES, StageName
 from schemas.training import TrainingConfig
 
+logger = logging.getLogger(__name__)
 FIGURES: Final = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
 """Of each set, those that it has."""
 Settings = dict[str, Any]
@@ -49,6 +51,17 @@ def load_run(store: ArtifactStore, key: str) -> ScoredRun:
     sets = read_scores(artifact.path("scores.json"))
     scores = {title: found["subjects"].get("model", {}) for title, found in sets.items()}
     return ScoredRun(lineage, _collect_settings(lineage), scores, _count_parameters(lineage))
+
+
+def load_beside(store: ArtifactStore, keys: Iterable[str]) -> list[ScoredRun]:
+    """Those of other runs that can be read: a damaged one does not spoil the report of this one."""
+    loaded = []
+    for key in keys:
+        try:
+            loaded.append(load_run(store, key))
+        except (ArtifactMissingError, ArtifactDamagedError) as error:
+            logger.warning("not shown beside this run: %s", error)
+    return loaded
 
 
 def differing_settings(runs: Sequence[ScoredRun]) -> list[str]:

@@ -5,7 +5,7 @@ from prefect.artifacts import create_markdown_artifact
 from gif_core.artifacts import Artifact, ArtifactStore, Draft
 from gif_core.report_scores import headlines
 from gif_core.reporting import write_report
-from gif_core.scored_runs import load_run
+from gif_core.scored_runs import load_beside, load_run
 from schemas.run import RunConfig
 from tasks.stage import Inputs, stage_task
 
@@ -24,7 +24,8 @@ def show_link(report: Artifact, inputs: Inputs) -> None:
 def reporting(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """All artifacts of the run become one HTML page, with other runs beside it."""
     store = ArtifactStore(config.store)
-    keys = [inputs["evaluation"].ref.key, *draft.settings["beside"]] if draft.settings["beside"] else []
-    write_report(draft.folder / PAGE, config, inputs, [load_run(store, key) for key in keys])
+    beside = load_beside(store, draft.settings["beside"])
+    runs = [load_run(store, inputs["evaluation"].ref.key), *beside] if beside else []
+    write_report(draft.folder / PAGE, config, inputs, runs)
     draft.metrics["bytes"] = (draft.folder / PAGE).stat().st_size
-    draft.metrics["runs_beside"] = len(draft.settings["beside"])
+    draft.metrics["runs_beside"] = len(beside)

@@ -17,11 +17,15 @@ from gif_core.code_index import unpack_codes
 from gif_core.code_table import write_code_table
 from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
 from gif_core.formatting import decimal, duration, percent, size, thousands
+from gif_core.head_cost import memory_curves
+from gif_core.published import benchmark_of, training_set_of
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.reporting import SECTIONS, figure_json
 from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
 from schemas.stages import STAGES
+from schemas.tokenization import TokenizationConfig
+from schemas.training import TrainingConfig
 
 HOSTILE = "<script>alert(1)</script>"
 LOADING = {"src", "href", "data", "action", "poster", "srcset"}
@@ -139,6 +143,100 @@ def test_the_cone_and_the_likeliest_wrong_labels_are_shown(page: Page) -> None:
     assert "0.876" in page.text
     assert "0.123" in page.text
     assert "gif faces show --identities 3,5" in " ".join(page.text.split())
+
+
+def section(html: str, name: str) -> str:
+    return html.split(f'<section id="{name}"')[1].split("</section>")[0]
+
+
+def plain(html: str) -> str:
+    return " ".join(Page(html).text.split())
+
+
+def test_every_set_stands_with_its_protocol_and_flags(run: Any, tmp_path: Path) -> None:
+    shown = plain(section(run.report(tmp_path / "report.html"), "scores"))
+    assert "1,500 pairs, 750 of them of one person. Protocol pairs-1; flip, 10 folds." in shown
+    assert "Protocol ijb-1; flip, no detector score, norm." in shown
+    assert "TAR at FAR 0.01%" in shown
+    assert "54.32%" in shown
+    assert "Rank 1" in shown
+    assert "No figures: all pairs are of one person, so FAR is undefined." in shown
+
+
+def test_figures_of_public_sets_stand_above_published_ones_with_a_note_that_the_data_differ(
+    run: Any, tmp_path: Path
+) -> None:
+    html = section(run.report(tmp_path / "report.html"), "published")
+    own, gif = (plain(row) for row in html.split("<tbody>")[1].split("</tr>")[:2])
+    assert own == "This rungif, iresnet100 11 people 91.23% – – – – – 54.32% here"
+    assert gif == "GIFR100 MS1MV2 99.85% 98.80% 98.58% 96.94% 94.45% 95.05% 96.77% the GIF paper"
+    assert "The training data differ: this run was trained on 11 people" in plain(html)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "benchmark"),
+    [
+        ("bin", "agedb_30", "AgeDB"),
+        ("bin", "cfp_fp", "CFP-FP"),
+        ("lfw", "LFW", "LFW"),
+        ("ijb", "IJB-B", "IJB-B"),
+        ("bin", "mine", None),
+        ("ijb", "IJB-C plain", None),
+        ("synthetic_bin", "LFW", None),
+        ("synthetic_ijb", "IJB-C", None),
+    ],
+)
+def test_drawn_twins_and_other_variants_never_stand_for_a_public_benchmark(
+    kind: str, title: str, benchmark: str | None
+) -> None:
+    assert benchmark_of(kind, title) == benchmark
+
+
+def test_training_sets_are_known_by_how_many_people_they_have() -> None:
+    assert training_set_of(85_742) == "MS1MV2"
+    assert training_set_of(85_741) is None
+
+
+def test_worst_errors_stand_side_by_side_with_their_distance(run: Any, tmp_path: Path) -> None:
+    html = section(run.report(tmp_path / "report.html"), "errors")
+    matches, misses = html.split("False matches")[1].split("Misses")
+    assert [part.count("data:image/jpeg;base64,") for part in (matches, misses)] == [2, 2]
+    assert "0.11" in matches
+    assert "3.33" in misses
+
+
+def test_a_head_without_codes_has_the_curves_that_it_has(small_run: MakeRun, tmp_path: Path) -> None:
+    page = Page(small_run(tmp_path / "store", head="arcface").report(tmp_path / "report.html"))
+    figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    names = {trace.get("name") for figure in figures for trace in figure["data"]}
+    assert "Token 1" not in names
+    assert {"plot-losses", "plot-accuracies", "plot-alignment", "plot-unseen", "plot-gradient"} <= set(page.ids)
+    assert "31.25%" in page.text
+    assert "identities predicted right" in page.text
+
+
+def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
+    assert "Identification by codes" not in run.report(tmp_path / "without.html")
+    other = small_run(tmp_path / "store", seed=3)
+    found = {"rank_1": 0.8765, "fnir_at_fpir_0.01": 0.25, "enrolled": 1200, "beam": "wide"}
+    evaluation = other.inputs["evaluation"]
+    with other.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+        draft.carry(evaluation, evaluation.names())
+        (draft.folder / "identification.json").write_text(json.dumps(found))
+        other.store.publish(draft, replace=True)
+    other.inputs["evaluation"] = other.store.open(evaluation.ref)
+    shown = plain(section(other.report(tmp_path / "with.html"), "scores")).split("Identification by codes")[1]
+    assert shown.split() == ["87.65%Rank", "1", "25.00%FNIR", "at", "FPIR", "1%", "1,200Enrolled"]
+
+
+def test_head_cost_grows_with_the_identities_only_where_each_has_a_row() -> None:
+    config = TrainingConfig(batch_size=512)
+    curves = memory_curves(config, TokenizationConfig(), 512, [1_000_000, 64_000_000])
+    rows, sampled, codes = curves.values()
+    assert rows[0] == 4 * (3 * 512 + 512) * 1_000_000, "weights, momenta, gradient and logits"
+    assert rows[1] / rows[0] == 64
+    assert sampled[1] / sampled[0] == pytest.approx(64)
+    assert codes[1] / codes[0] < 1.5
 
 
 def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
