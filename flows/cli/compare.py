@@ -1,7 +1,9 @@
 """`gif compare`: runs side by side."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -9,12 +11,14 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from flows.cli.options import Store
-from gif_core import comparison_table
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run, list_runs
 from gif_core.artifacts.tags import resolve
 from gif_core.comparison import find_evaluation
 from schemas.artifacts import RunRecord
+
+if TYPE_CHECKING:
+    from gif_core.comparison_table import Table as Compared
 
 
 def compare(
@@ -36,11 +40,12 @@ def compare(
     """
     if len(runs) < 2:
         raise ArtifactMissingError("name at least two runs to compare; 'gif runs ls' lists them")
+    from gif_core.comparison_table import tabulate
     from gif_core.scored_runs import load_run
 
     opened = ArtifactStore(store)
     loaded = [load_run(opened, _evaluation_of(opened, name)) for name in runs]
-    _show(comparison_table.tabulate(loaded, runs))
+    _show(tabulate(loaded, runs))
     if out:
         from gif_core.reporting import write_comparison
 
@@ -68,7 +73,7 @@ def _scores_of_run(store: ArtifactStore, run: RunRecord) -> str:
     raise ArtifactMissingError(f"run {run.run_id} has neither trained nor evaluated: there is nothing to compare")
 
 
-def _show(compared: comparison_table.Table) -> None:
+def _show(compared: Compared) -> None:
     table = Table(Column("", overflow="fold"), *(Column(escape(name), justify="right") for name in compared.names))
     for group, rows in compared.groups.items():
         table.add_section()
