@@ -38,7 +38,7 @@ def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim:
 
 
 def size_of_tokens(config: TrainingConfig, shape: CodeShape, dim: int) -> HeadSize:
-    """L times `hidden_layers` of d·d + d, and v·d (Eq. 7), and the map; logits over v values and the negatives of L_AR."""
+    """L times `hidden_layers` of d·d + d, and v·d (Eq. 7), and the map; logits over v values and the negatives."""
     learned = shape.length * (config.hidden_layers * (dim * dim + dim) + shape.range * dim)
     learned += 2 * dim * config.code_map if config.negatives else 0
     return HeadSize(learned, learned, shape.length * shape.range + config.negatives)
