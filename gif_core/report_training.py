@@ -9,7 +9,7 @@ from gif_core import figures
 from gif_core.artifacts import Artifact
 from gif_core.figures import Curve
 from gif_core.formatting import decimal, duration, percent, thousands
-from gif_core.head_cost import memory_curves, size_of_head
+from gif_core.head_cost import memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.report_tables import read_curves
 from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
@@ -59,7 +59,8 @@ def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
     point = (here, size.step_bytes(config.training))
     return {
         "parameters": size.parameters,
-        "rows_parameters": here * dim,
+        "rows_parameters": size_of_rows(here, dim).parameters,
+        "codes_parameters": size_of_tokens(config.training, shape, dim).parameters,
         "dim": dim,
         "batch": config.training.batch_size,
         "optimizer": config.training.optimizer,
