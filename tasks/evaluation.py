@@ -49,9 +49,9 @@ def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
             logger.warning("%s: %s", result.title, result.undefined)
     identification = measure_identification(config, inputs)
     write_scores(draft.folder, results, inputs["training"].ref.key, identification)
-    draft.metrics |= headline(identification) if identification else {}
     for result in results:
         draft.metrics |= _headline(result)
+    draft.metrics |= headline(identification) if identification else {}
     draft.metrics["parts_computed"] = sum(result.parts_computed for result in results)
     (draft.folder / PARTS_FILE).write_text(list_parts(sorted({name for result in results for name in result.parts})))
 

@@ -68,7 +68,7 @@ def headline(result: SetResult) -> dict[str, float | int | str]:
         f"{TITLE}/{method}/{name}": figure
         for method, figures in result.subjects.items()
         for name, figure in figures.items()
-        if name.startswith(("rank_", "fnir_"))
+        if name.startswith(("rank_1", "fnir_"))
     }
 
 
