@@ -193,3 +193,14 @@ def write_shard() -> WriteShard:
         return path
 
     return write
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small matrices gain nothing from more threads, and lose much when the machine is busy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -1,6 +1,5 @@
 """`gif codes` on a small store that is written here, so that no run is needed."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from flows.cli import main
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.code_table import read_codes, write_code_table
@@ -51,20 +49,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def gif(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
+def gif(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIF_STORE", address)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["gif", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert (end.value.code or 0) == code, printed.out + printed.err
-        return printed.out + (printed.err if code else "")
-
-    return run
+    return run_gif
 
 
 def write_new(vectors: NDArray[np.float32], **columns: list[object]) -> str:

@@ -1,4 +1,3 @@
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,26 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from flows.cli import main
 from gif_core.synthetic import draw_jpeg
 
 Gif = Callable[..., str]
 
 
 @pytest.fixture
-def gif(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
-    """Run a command in this process."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["gif", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out + printed.err
-
-    return run
+def gif(run_gif: Gif) -> Gif:
+    return run_gif
 
 
 @pytest.fixture

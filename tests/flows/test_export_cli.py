@@ -1,7 +1,6 @@
 """`gif export` on a small store that is written here, so that no run is needed."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from flows.cli import main
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.tags import move_tag
 from gif_core.backbones.building import build_backbone
@@ -32,20 +30,10 @@ def weights(tmp_path: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture
-def gif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
+def gif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["gif", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out + printed.err
-
-    return run
+    return run_gif
 
 
 def test_the_latest_model_is_exported_for_torch(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:

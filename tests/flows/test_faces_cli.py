@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import main
 from flows.cli.faces import Format
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
@@ -85,21 +83,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def gif(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
-    """Run `gif …` in an empty folder; a mistake must end with 2 and a sentence."""
+def gif(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIF_STORE", address)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["gif", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert (end.value.code or 0) == code, printed.out + printed.err
-        return printed.out + (printed.err if code else "")
-
-    return run
+    return run_gif
 
 
 def shades(path: Path, columns: int) -> list[list[int]]:

@@ -4,7 +4,6 @@ The code vector of a person is the feature of the person's first image, so that 
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
-from flows.cli import main
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.tags import move_tag
 from gif_core.backbones.building import build_backbone
@@ -125,20 +123,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def gif(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gif:
+def gif(work: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(work)
     monkeypatch.setenv("GIF_STORE", str(work / "store"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["gif", *arguments, "--key", "training@latest"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed
-        return printed.out + printed.err
-
-    return run
+    return lambda *arguments, **given: run_gif(*arguments, "--key", "training@latest", **given)
 
 
 def files(work: Path, split: str) -> list[str]:

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +22,6 @@ from schemas.training import TrainingConfig
 PROJECT = Path(__file__).parents[2]
 IDENTITIES, DIM, BATCH, SCALE = 23, 12, 8, 16.0
 HEADS = ("arcface", "cosface", "combined_margin", "adaface", "partial_fc")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_batch(seed: int = 1, size: int = BATCH) -> tuple[Tensor, Tensor]:
@@ -306,6 +297,8 @@ import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, sys.argv[1])
 from test_classifier_head import CASES, make_network, make_shared, run_steps
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 rank, folder = int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name, optimizer in CASES:

@@ -38,6 +38,7 @@ def faces(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable[..., P
     return Faces([write_shard(tmp_path_factory.mktemp("faces") / "a.arrow", rows, len(rows))])
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("head", HEADS)
 def test_fifty_steps_have_the_stored_losses(faces: Faces, head: str) -> None:
     losses = train(faces, HEADS[head])
@@ -53,17 +54,12 @@ def train(faces: Faces, settings: dict[str, object]) -> list[float]:
     vectors = rng.normal(size=(IDENTITIES, DIM)).astype(np.float32)
     codes = np.stack([np.arange(IDENTITIES) // 16, np.arange(IDENTITIES) // 4 % 4, np.arange(IDENTITIES) % 4], axis=1)
     given = {"backbone": "iresnet_tiny", "batch_size": 40, "epochs": 10, "learning_rate": 1e-5, "warmup_steps": 5}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        training = begin_training(
-            faces,
-            codes,
-            vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
-            TrainingConfig.model_validate(given | settings),
-            seed=7,
-            group=ProcessGroup(torch.device("cpu")),
-        )
-        return [report.metrics["loss"] for report in training.run()]
-    finally:
-        torch.set_num_threads(threads)
+    training = begin_training(
+        faces,
+        codes,
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
+        TrainingConfig.model_validate(given | settings),
+        seed=7,
+        group=ProcessGroup(torch.device("cpu")),
+    )
+    return [report.metrics["loss"] for report in training.run()]

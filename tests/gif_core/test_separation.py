@@ -1,7 +1,6 @@
 """Claims about separation: the limit, the loss, its gradient, and how far a run gets."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,17 +15,9 @@ from gif_core.separation import separate, separated
 from gif_core.separation_scores import bin_edges, measure_distances, separation_scores
 from schemas.separation import SeparationConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PLAIN: dict[str, object] = {"start_gap": None, "pull": 0}
 """Descent alone."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """These problems are small: threads would wait for each other longer than they work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sphere(count: int, dimension: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +25,6 @@ from schemas.separation import SeparationConfig, SeparationJob
 PROJECT = Path(__file__).parents[2]
 CONFIG = SeparationConfig(batch_size=64, epochs=6, target_gap=None)
 COUNT, DIMENSION = 301, 24
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def vectors() -> NDArray[np.float32]:
@@ -159,6 +150,8 @@ from pathlib import Path
 import torch
 from gif_core.separation_worker import run_job
 from schemas.separation import SeparationJob
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 torch.set_num_threads(1)
 for step in run_job(SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())):
     pass

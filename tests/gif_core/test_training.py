@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -16,17 +16,9 @@ from gif_core.training import Training, begin_training, build_optimizer
 from gif_core.training_step import OutOfMemoryError, TrainingDivergedError
 from schemas.training import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 ALONE = ProcessGroup(torch.device("cpu"))
 IDENTITIES, SAMPLES, DIM = 8, 4, 16
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small batches gain nothing from more threads, and lose much when the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def draw_faces(identities: int = IDENTITIES, samples: int = SAMPLES) -> list[tuple[int, str, bytes]]:

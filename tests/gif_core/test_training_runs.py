@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +32,8 @@ STEPS = IMAGES // BATCH * EPOCHS
 SPY = """
 import json, os, signal
 from gif_core import training_step, training_worker
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 take = training_step.Stepper.take
 
 def spy(self, batch):
@@ -46,14 +48,6 @@ training_step.Stepper.take = spy
 training_worker.main()
 """
 ALONE = ProcessGroup(torch.device("cpu"))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
