@@ -183,6 +183,47 @@ def draw_curves(curves: Mapping[str, Curve], label: str, *, share: bool = False)
     return figure.update_yaxes(tickformat=".0%") if share else figure
 
 
+def draw_points(curve: Curve, label: str) -> go.Figure:
+    """A share that was measured now and then, as it was measured."""
+    figure = _new_figure("Step", label)
+    figure.add_scatter(x=curve.x, y=curve.y, mode="lines+markers")
+    figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
+    figure.update_xaxes(tickformat=",d", rangemode="tozero")
+    return figure.update_yaxes(tickformat=".1~%")
+
+
+def draw_cmc(curves: Mapping[str, Curve]) -> go.Figure:
+    """Probes whose person is among the first k of the gallery (CMC)."""
+    figure = _new_figure("Rank", "Probes found")
+    for name, curve in curves.items():
+        figure.add_scatter(x=curve.x, y=curve.y, name=name, mode="lines+markers")
+    if len(curves) == 1:
+        figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
+    longest = max(len(curve.x) for curve in curves.values())
+    figure.update_xaxes(tickformat=",d", dtick=max(1, round(longest / 10)), tick0=1)
+    return figure.update_yaxes(tickformat=".1~%")
+
+
+def draw_head_cost(
+    identities: Sequence[int], curves: Mapping[str, Sequence[float]], here: tuple[int, float]
+) -> go.Figure:
+    """Memory of heads against the number of identities, both on log axes, and where a run is."""
+    figure = _new_figure("Identities", "Memory of a step")
+    for (name, values), colour in zip(curves.items(), (COLOURS[4], COLOURS[1], COLOURS[0]), strict=True):
+        figure.add_scatter(
+            x=identities,
+            y=values,
+            name=name,
+            mode="lines",
+            line_color=colour,
+            hovertemplate="%{x:,d} identities: %{y:.3s}B<extra></extra>",
+        )
+    ring = {"symbol": "circle-open", "size": 14, "color": COLOURS[2], "line": {"width": 3}}
+    figure.add_scatter(x=here[:1], y=here[1:], name="This run", mode="markers", marker=ring, cliponaxis=False)
+    figure.update_xaxes(type="log", tickformat="~s", dtick=1)
+    return figure.update_yaxes(type="log", tickformat="~s", ticksuffix="B", dtick=1)
+
+
 def thin(curve: Curve, points: int = MOST_POINTS) -> Curve:
     """At most so many points, the first and the last among them."""
     places = np.unique(np.linspace(0, len(curve.x) - 1, points).astype(np.int64))

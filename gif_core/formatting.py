@@ -48,3 +48,17 @@ def plain_name(name: str) -> str:
     """An identifier as words: `raw_pixels` becomes `Raw pixels`."""
     words = name.replace("_", " ")
     return words[:1].upper() + words[1:]
+
+
+def figure_name(name: str) -> str:
+    """A figure as people write it: `tar_at_far_0.0001` becomes `TAR at FAR 0.01%`."""
+    for rate in ("tar_at_far", "tpir_at_fpir", "fnir_at_fpir"):
+        if name.startswith(f"{rate}_"):
+            what, at = rate.upper().split("_AT_")
+            return f"{what} at {at} {100 * float(name.removeprefix(f'{rate}_')):g}%"
+    return plain_name(name)
+
+
+def set_name(title: str) -> str:
+    """An evaluation set as results call it; that of the people kept aside in words."""
+    return plain_name(title) if title == "held_out" else title

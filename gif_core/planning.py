@@ -9,6 +9,7 @@ from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.keys import artifact_key
 from gif_core.artifacts.tags import read_tag
 from gif_core.artifacts.verification import sha256_of
+from gif_core.comparison import Scored, find_comparable
 from gif_core.encoders.files import weights_file
 from gif_core.evaluation_sets import describe_set
 from gif_core.growth import find_base
@@ -21,6 +22,7 @@ from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
 logger = logging.getLogger(__name__)
 READ_FROM: Final[dict[StageName, str]] = {"ingestion": "a source of faces", "evaluation": "a set of evaluation"}
 """The stages that read what no stage has made."""
+BESIDE: Final = "reporting.beside"
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,13 @@ class StagePlan:
     reason: str
 
 
-def stage_settings(store: ArtifactStore, config: RunConfig, stage: StageName) -> dict[str, Any]:
-    """The configured part of a stage's key. Sources and weights are known by what they hold, not by their place."""
+def stage_settings(
+    store: ArtifactStore, config: RunConfig, stage: StageName, scored: Scored | None = None
+) -> dict[str, Any]:
+    """The configured part of a stage's key. Sources and weights are known by what they hold, not by their place.
+
+    A report also shows other evaluations: those that can be compared with the one that it reports, `scored`.
+    """
     settings = config.settings(stage)
     if stage == "ingestion":
         readers = [open_reader(source) for source in config.ingestion.sources]
@@ -41,6 +48,8 @@ def stage_settings(store: ArtifactStore, config: RunConfig, stage: StageName) ->
         settings["grown_from"] = find_base(store, settings, readers) if settings.pop("incremental") else None
     if stage == "evaluation":
         settings["sets"] = [describe_set(given) for given in config.evaluation.sets]
+    if stage == "reporting":
+        settings["beside"] = find_comparable(store, scored) if scored and config.reporting.compare else {}
     weights = weights_file(config.embedding) if stage == "embedding" else None
     if weights is not None:
         settings["pretrained"] = f"sha256:{sha256_of(weights)}"
@@ -56,11 +65,13 @@ def plan_stages(
     """Work out all keys from the configuration alone and look each one up in the store."""
     plans: dict[StageName, StagePlan] = {}
     made: dict[StageName, MadeFrom] = {}
+    scored: Scored | None = None
     for stage in STAGES:
-        settings = _planned_settings(store, config, stage, selected)
+        settings = _planned_settings(store, config, stage, selected, scored)
         keys = {name: plans[name].ref.key for name in INPUTS[stage]}
         ref = store.ref(stage, artifact_key(stage, settings, keys))
         known = {name: made[name] for name in INPUTS[stage] if name in made}
+        scored = Scored(ref.key, keys["ingestion"], settings) if stage == "evaluation" else scored
         if store.find(stage, ref.key) is None:
             plans[stage] = StagePlan(ref, "run", "; ".join(_differences(store, stage, settings, keys)))
         elif store.find(stage, ref.key, known) is None:
@@ -74,7 +85,11 @@ def plan_stages(
 
 
 def _planned_settings(
-    store: ArtifactStore, config: RunConfig, stage: StageName, selected: Collection[StageName]
+    store: ArtifactStore,
+    config: RunConfig,
+    stage: StageName,
+    selected: Collection[StageName],
+    scored: Scored | None,
 ) -> dict[str, Any]:
     """The settings of a stage.
 
@@ -82,7 +97,7 @@ def _planned_settings(
     So it is with the sets of evaluation; without earlier scores a stage that is not selected has none to offer.
     """
     try:
-        return stage_settings(store, config, stage)
+        return stage_settings(store, config, stage, scored)
     except OSError:
         if stage in selected or stage not in READ_FROM:
             raise
@@ -140,7 +155,9 @@ def _differences(
 
 
 def _changed_settings(path: str, old: Any, new: Any) -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
+    if path == BESIDE and old != new:
+        yield "other runs are there to be shown beside it"
+    elif isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             yield from _changed_settings(f"{path}.{name}", old.get(name), new.get(name))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +15,8 @@ from gif_core.artifacts import Artifact
 from gif_core.contact_sheet import contact_sheet
 from gif_core.faces import Faces
 from gif_core.figures import Curve
-from gif_core.formatting import plain_name
-from gif_core.scores import read_scores
+from gif_core.report_scores import headline_scores
+from gif_core.report_tables import count_people, describe_encoder
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
@@ -34,29 +33,16 @@ def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
     return {
         "title": config.reporting.title,
         "finished": max(artifact.manifest.created_at for artifact in inputs.values()),
-        "trained": _count_people(inputs["ingestion"], "identities"),
-        "held_out": _count_people(inputs["ingestion"], "held_out"),
+        "trained": count_people(inputs["ingestion"], "identities"),
+        "held_out": count_people(inputs["ingestion"], "held_out"),
         "codes": inputs["tokenization"].manifest.metrics,
-        "accuracy": _read_accuracies(inputs["evaluation"]),
+        "scores": list(headline_scores(inputs["evaluation"])),
+        "raw_pixels": inputs["evaluation"].manifest.metrics.get("raw_pixels_accuracy"),
+        "training": inputs["training"].manifest,
+        "head": config.training.head,
+        "backbone": config.training.backbone,
+        "seconds": sum(artifact.manifest.seconds for artifact in inputs.values()),
         "untrained_encoder": config.embedding.pretrained == "random",
-    }
-
-
-def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
-    """Verification of people who were held out: a table and the ROC."""
-    evaluation = inputs["evaluation"]
-    shown = next((name for name, found in _read_sets(evaluation).items() if found["kind"] == "held_out"), None)
-    scores = _read_sets(evaluation)[shown]["subjects"] if shown else {}
-    if not scores:
-        return {"scores": {}}
-    rates = [name for name in next(iter(scores.values())) if name.startswith("tar_at_far_")]
-    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar", [("set", "=", shown)])
-    return {
-        "scores": scores,
-        "notes": {"encoder": _describe_encoder(config), "model": config.training.backbone},
-        "rates": {name: float(name.removeprefix("tar_at_far_")) for name in rates},
-        "pairs": evaluation.manifest.metrics["pairs"],
-        "roc": figures.draw_roc({plain_name(subject): curves[subject] for subject in scores}),
     }
 
 
@@ -87,7 +73,7 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
     shown = {"Neighbours kept": kept} | ({"Rank correlation": ranks} if len(ranks.x) else {})
     gap_there = gap.y[np.searchsorted(gap.x, kept.x)]
     return {
-        "encoder": _describe_encoder(config),
+        "encoder": describe_encoder(config),
         "metrics": separation.manifest.metrics,
         "embedding": inputs["embedding"].manifest.metrics,
         "least_cohesive": pq.read_table(inputs["embedding"].path("least_cohesive.parquet"))[
@@ -116,22 +102,6 @@ def _draw_distances(separation: Artifact) -> Any:
     return figures.draw_distances(edges, before, after) if (before + after).any() else None
 
 
-def show_training(config: RunConfig, inputs: Inputs) -> Shown:
-    """The curves of training."""
-    curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
-    losses = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
-    tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
-    accuracies = tokens | {"code_accuracy": "Whole code"}
-    return {
-        "metrics": inputs["training"].manifest.metrics,
-        "gamma": config.training.gamma,
-        "losses": figures.draw_curves(_rename(curves, losses), "Loss"),
-        "accuracies": figures.draw_curves(_rename(curves, accuracies), "Images predicted right", share=True),
-        "alignment": figures.draw_curves(_rename(curves, {"alignment": "z·h"}), "Cosine z·h"),
-        "speed": figures.draw_curves(_rename(curves, {"images_per_second": "Speed"}), "Images per second"),
-    }
-
-
 def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
     """Where everything came from."""
     return {"manifests": [inputs[stage].manifest for stage in STAGES if stage in inputs]}
@@ -141,36 +111,6 @@ def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
     """The whole configuration, as a file that `gif run` takes."""
     settings = config.model_dump(mode="json", exclude={"preset", "store", "execution"})
     return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
-
-
-def read_curves(path: Path, name: str, x: str, y: str, filters: Any = None) -> dict[str, Curve]:
-    """The curve of every name in a long table, or in those rows of it, in the order of their first rows."""
-    table = pq.read_table(path, columns=[name, x, y], filters=filters)
-    parts = {value: table.filter(pc.equal(table[name], value)) for value in table[name].unique().to_pylist()}
-    return {value: Curve(part[x].to_numpy(), part[y].to_numpy()) for value, part in parts.items()}
-
-
-def _rename(curves: Mapping[str, Curve], names: Mapping[str, str]) -> dict[str, Curve]:
-    return {shown: curves[name] for name, shown in names.items()}
-
-
-def _count_people(ingestion: Artifact, split: str) -> dict[str, int]:
-    counts = pq.read_table(ingestion.path(f"{split}.parquet"), columns=["num_samples"])["num_samples"]
-    return {"identities": len(counts), "images": pc.sum(counts).as_py() or 0}
-
-
-def _read_sets(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:
-    return read_scores(evaluation.path("scores.json"))
-
-
-def _read_accuracies(evaluation: Artifact) -> dict[str, float | int | str]:
-    metrics = evaluation.manifest.metrics
-    return {name.removesuffix("_accuracy"): value for name, value in metrics.items() if name.endswith("_accuracy")}
-
-
-def _describe_encoder(config: RunConfig) -> str:
-    weights = "untrained weights" if config.embedding.pretrained == "random" else config.embedding.pretrained
-    return f"{config.embedding.model}, {weights}"
 
 
 def _choose_people(faces: Faces) -> list[int]:

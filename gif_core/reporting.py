@@ -1,9 +1,9 @@
 """Reporting: all artifacts of a run → one HTML page that needs no network."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,30 +11,54 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from gif_core import formatting, report_codes, report_sections
+from gif_core import formatting, report_codes, report_scores, report_sections, report_training
 from gif_core.artifacts import Artifact
+from gif_core.comparison_table import Table, tabulate
 from gif_core.report_sections import Inputs, Shown
+from gif_core.scored_runs import ScoredRun
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
 SECTIONS: Final[Mapping[str, Callable[[RunConfig, Inputs], Shown]]] = {
     "glance": report_sections.show_glance,
-    "scores": report_sections.show_scores,
+    "scores": report_scores.show_scores,
+    "errors": report_scores.show_errors,
+    "published": report_scores.show_published,
     "faces": report_sections.show_faces,
     "vectors": report_sections.show_vectors,
     "codes": report_codes.show_codes,
-    "training": report_sections.show_training,
+    "training": report_training.show_training,
+    "cost": report_training.show_head_cost,
     "artifacts": report_sections.show_artifacts,
     "reproduce": report_sections.show_reproduce,
 }
-"""What the page shows, in order: the template has a section of each name."""
+"""What the page shows of a run: the template has a section of each name, and one of runs `beside` it."""
+THIS_RUN: Final = "This run"
 
 
-def write_report(path: Path, config: RunConfig, inputs: Mapping[StageName, Artifact]) -> None:
-    """Write the page. The same artifacts give the same bytes: every date in it is that of an artifact."""
+def write_report(
+    path: Path, config: RunConfig, inputs: Mapping[StageName, Artifact], runs: Sequence[ScoredRun] = ()
+) -> None:
+    """Write the page, with the first of `runs`, which is this one, beside the others.
+
+    The same artifacts give the same bytes: every date in it is that of an artifact.
+    """
     shown = {name: show(config, inputs) for name, show in SECTIONS.items()}
-    template = _environment().get_template("report.html")
-    path.write_text(template.render(shown, plotlyjs=Markup(get_plotlyjs())), encoding="utf-8")
+    shown["beside"] = {"table": _tabulate(runs, THIS_RUN) if runs else None, "asked": config.reporting.compare}
+    _write_page(path, "report.html", shown | {"plotlyjs": Markup(get_plotlyjs())})
+
+
+def write_comparison(path: Path, runs: Sequence[ScoredRun], names: Sequence[str]) -> None:
+    """Write a page of runs side by side."""
+    _write_page(path, "comparison.html", {"table": tabulate(runs, names)})
+
+
+def _tabulate(runs: Sequence[ScoredRun], first: str) -> Table:
+    return tabulate(runs, [first, *(run.evaluation.key[:8] for run in runs[1:])])
+
+
+def _write_page(path: Path, template: str, shown: Mapping[str, Any]) -> None:
+    path.write_text(_environment().get_template(template).render(shown), encoding="utf-8")
 
 
 def _environment() -> Environment:

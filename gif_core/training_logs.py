@@ -1,11 +1,10 @@
-"""Where the figures of a training go: a Parquet table, TensorBoard's events, Weights & Biases."""
+"""Where the figures of a training can be watched: TensorBoard, Weights & Biases."""
 
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gif_core.metrics import MetricsWriter
 from gif_core.training import TrainingReport
 from schemas.errors import GifError
 
@@ -13,10 +12,9 @@ from schemas.errors import GifError
 class TrainingLogs:
     """Writes every report to each of the places that were asked for."""
 
-    def __init__(self, table: Path, events: Path, *, wandb: str | None, name: str) -> None:
-        """Open them: a file, TensorBoard's folder, and a project of Weights & Biases, in which the run has a name."""
+    def __init__(self, events: Path, *, wandb: str | None, name: str) -> None:
+        """Open them: TensorBoard's folder, and a project of Weights & Biases, in which the run has a name."""
         self.stack = ExitStack()
-        self.metrics = self.stack.enter_context(MetricsWriter(table, "training"))
         self.board = _open_tensorboard(events)
         self.stack.callback(self.board.close)
         self.wandb = _open_wandb(wandb, name) if wandb else None
@@ -25,7 +23,6 @@ class TrainingLogs:
 
     def add(self, report: TrainingReport) -> None:
         """Write down one report."""
-        self.metrics.add(report.step, report.metrics)
         for name, value in report.metrics.items():
             self.board.add_scalar(name, value, report.step)
         if self.wandb:

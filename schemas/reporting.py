@@ -7,3 +7,5 @@ class ReportingConfig(Frozen):
     """All artifacts of a run → a report."""
 
     title: str = "GIF run"
+    compare: bool = True
+    """Show other runs of the store beside this one: those of the same faces with the same evaluation."""

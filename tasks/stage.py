@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from prefect import Task, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.artifacts.tags import move_tag
+from gif_core.comparison import Scored
 from gif_core.planning import stage_settings
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
@@ -22,13 +24,15 @@ logger = logging.getLogger(__name__)
 
 Inputs = Mapping[StageName, Artifact]
 Work = Callable[[RunConfig, Inputs, Draft], None]
+Show = Callable[[Artifact, Inputs], None]
 StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], bool], Any]
 
 
-def stage_task(stage: StageName, *, resumes: bool = False) -> Callable[[Work], StageTask]:
+def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = None) -> Callable[[Work], StageTask]:
     """Turn a function that fills a draft into a task that returns an `ArtifactRef`.
 
-    A stage that `resumes` gets the folder of an attempt that died or failed, with what it had finished.
+    A stage that `resumes` gets the folder of an attempt that died or failed, with what it had finished. `show` tells
+    Prefect's UI of the artifact, whether it was made or reused.
 
     The artifact store is the one cache: all machines share it and it knows what is really there. So the task
     asks the store rather than Prefect's result cache, and a reused stage ends in the state Cached.
@@ -37,7 +41,13 @@ def stage_task(stage: StageName, *, resumes: bool = False) -> Callable[[Work], S
     def decorate(work: Work) -> StageTask:
         @task(name=stage, description=work.__doc__, cache_policy=NO_CACHE, persist_result=False)
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
-            return _find_or_make(stage, work, config, inputs, refresh=refresh, resumes=resumes)
+            store = ArtifactStore(config.store)
+            opened = {name: store.open(ref) for name, ref in inputs.items()}
+            ref, made = _find_or_make(store, stage, work, config, opened, refresh=refresh, resumes=resumes)
+            if show:
+                with warn_of_prefect(f"what {stage} shows"):
+                    show(store.open(ref), opened)
+            return ref if made else Completed(name="Cached", message=f"{ref} is in the store", data=ref)
 
         return run
 
@@ -45,29 +55,40 @@ def stage_task(stage: StageName, *, resumes: bool = False) -> Callable[[Work], S
 
 
 def _find_or_make(
+    store: ArtifactStore,
     stage: StageName,
     work: Work,
     config: RunConfig,
-    refs: Mapping[StageName, ArtifactRef],
+    inputs: Inputs,
     *,
     refresh: bool,
     resumes: bool,
-) -> ArtifactRef | State[ArtifactRef]:
-    store = ArtifactStore(config.store)
-    inputs = {name: store.open(ref) for name, ref in refs.items()}
+) -> tuple[ArtifactRef, bool]:
+    """The artifact, and whether it was made now."""
     made_from = {name: artifact.made_from for name, artifact in inputs.items()}
-    settings = stage_settings(store, config, stage)
-    ref = store.ref(stage, artifact_key(stage, settings, {name: ref.key for name, ref in refs.items()}))
+    settings = stage_settings(store, config, stage, _scored(inputs))
+    ref = store.ref(stage, artifact_key(stage, settings, {name: source.key for name, source in made_from.items()}))
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
-        return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
-    with store.draft(ref, settings, made_from, resume=resumes) as draft:
+        return ref, False
+    with (
+        suppress(PublishedMeanwhileError),
+        store.draft(ref, settings, made_from, resume=resumes) as draft,
+    ):
         draft.anew = refresh
         work(config, inputs, draft)
         store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)
     _show_metrics(store.open(ref))
-    return ref
+    return ref, True
+
+
+def _scored(inputs: Inputs) -> Scored | None:
+    """The evaluation that a stage reads, if it does."""
+    if "evaluation" not in inputs:
+        return None
+    evaluation, ingestion = inputs["evaluation"], inputs["ingestion"]
+    return Scored(evaluation.ref.key, ingestion.ref.key, evaluation.manifest.settings)
 
 
 def _show_metrics(artifact: Artifact) -> None:

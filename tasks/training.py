@@ -5,9 +5,11 @@ from typing import Any, Final
 
 from gif_core.artifacts import Artifact, Draft
 from gif_core.artifacts.checkpoints import checkpoint_folder
+from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.code_table import check_identities, read_shape
 from gif_core.devices import pick_device
 from gif_core.inputs import open_code_vectors
+from gif_core.metrics import MetricsWriter
 from gif_core.models import save_model
 from gif_core.process_group import ProcessGroup
 from gif_core.training import TrainingReport
@@ -40,14 +42,18 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     checkpoints = open_checkpoints(job)
     if draft.anew:
         checkpoints.remove()
-    reports: list[TrainingReport] = []
     with _open_logs(config, draft) as logs:
         for report in track(_run(job, config, draft), "training", lambda at: (at.step, at.steps), _describe):
             logs.add(report)
-            reports.append(report)
     result = checkpoints.newest()
+    if result is None and config.execution.nodes != "1":
+        raise PublishedMeanwhileError("the checkpoints are gone: another of the machines was first to publish")
     if result is None or result.state.step < result.state.values["steps"]:
         raise GifError("training ended before its last step; run it again and it goes on from its last checkpoint")
+    reports = [TrainingReport(**report) for report in result.state.values["reports"]]
+    with MetricsWriter(draft.folder / "metrics.parquet", "training") as table:
+        for report in reports:
+            table.add(report.step, report.metrics)
     save_model(draft.folder, result, _describe_model(config, inputs))
     draft.metrics |= {"steps": result.state.step, **_means(reports)}
     draft.spent.append(job.checkpoints)
@@ -95,7 +101,7 @@ def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:
 def _open_logs(config: RunConfig, draft: Draft) -> TrainingLogs:
     given, name = config.execution.tensorboard, draft.ref.key[:12]
     events = given / name if given else draft.folder / "tensorboard"
-    return TrainingLogs(draft.folder / "metrics.parquet", events, wandb=config.execution.wandb, name=name)
+    return TrainingLogs(events, wandb=config.execution.wandb, name=name)
 
 
 def _describe_model(config: RunConfig, inputs: Inputs) -> dict[str, Any]:

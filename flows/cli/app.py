@@ -7,7 +7,20 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli import artifacts, codes, configuration, encoders, export, faces, recognition, run, runs, sql, twins
+from flows.cli import (
+    artifacts,
+    codes,
+    compare,
+    configuration,
+    encoders,
+    export,
+    faces,
+    recognition,
+    run,
+    runs,
+    sql,
+    twins,
+)
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -20,6 +33,7 @@ app = typer.Typer(
 app.command("demo")(run.demo)
 app.command("run")(run.run)
 app.command("sql")(sql.sql)
+app.command("compare")(compare.compare)
 app.command("encode")(encoders.encode)
 app.command("embed")(recognition.embed)
 app.command("verify")(recognition.verify)

@@ -9,3 +9,7 @@ class ArtifactMissingError(GifError, LookupError):
 
 class ArtifactDamagedError(GifError, RuntimeError):
     """A stored file is missing or is not what its manifest says."""
+
+
+class PublishedMeanwhileError(GifError):
+    """Another run, with which this one shared the work, has published the artifact: there is nothing left to do."""

@@ -45,7 +45,7 @@ def after_a_run(gif):
 
 def test_help_teaches_the_commands(gif) -> None:
     overview = gif("--help")
-    assert all(command in overview for command in ("demo", "run", "sql", "artifacts", "runs", "config"))
+    assert all(command in overview for command in ("demo", "run", "sql", "compare", "artifacts", "runs", "config"))
     assert "--set tokenization.length=4" in gif("run", "--help")
     assert "SELECT c1, count(*)" in gif("sql", "--help")
 
@@ -109,6 +109,15 @@ def test_runs_are_listed_and_shown_with_their_settings(after_a_run) -> None:
     assert yaml.safe_load(after_a_run("runs", "show", "--config"))["training"]["batch_size"] == 16
 
 
+def test_runs_are_compared_in_the_terminal_and_on_a_page(after_a_run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run_id = after_a_run("runs", "show").split("run ")[1].split(":")[0]
+    printed = after_a_run("compare", run_id, "training@latest", "--out", str(page))
+    assert "Held out: Accuracy" in printed
+    assert "Parameters of the head" in printed
+    assert "training@latest" in page.read_text()
+
+
 def test_a_damaged_file_is_found_by_verify_and_mended_by_refresh(after_a_run) -> None:
     shown = after_a_run("artifacts", "show", "reporting@latest")
     folder = Path(shown.split("file://")[1].split()[0])
@@ -136,6 +145,8 @@ def test_config_is_shown_checked_and_documented(gif) -> None:
         (["run", "--config", "run.yaml", "--only", "training", "--from", "embedding", "--dry"], "not both"),
         (["run", "--config", "run.yaml", "--seed", "1"], "No such option"),
         (["artifacts", "show", "nothing"], "names 0 artifacts"),
+        (["compare", "1999"], "name at least two runs"),
+        (["compare", "1999", "2000"], "'1999' names 0 artifacts"),
         (["sql", "--run", "1999", "SELECT 1"], "there is no run"),
         (
             ["run", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry"],

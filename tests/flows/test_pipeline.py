@@ -7,7 +7,14 @@ import duckdb
 import pytest
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
 from prefect.exceptions import PrefectException
 
 from flows.pipeline import gif
@@ -45,7 +52,8 @@ def finished(prefect_api: str, tiny_settings: dict[str, object], tmp_path_factor
     """A small run that has gone through all stages."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    config = load_config({**tiny_settings, "store": str(tmp_path_factory.mktemp("store"))})
+    alone = {"reporting": {"compare": False}}
+    config = load_config({**tiny_settings, **alone, "store": str(tmp_path_factory.mktemp("store"))})
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         assert computed(gif(config, return_state=True)) == set(STAGES)
     return config
@@ -76,6 +84,29 @@ def test_refresh_reruns_that_stage_alone(finished: RunConfig) -> None:
 def test_only_runs_one_stage_on_what_is_stored(finished: RunConfig) -> None:
     state = gif(changed(finished, "tokenization.length=5"), only="tokenization", return_state=True)
     assert states_of(state) == {"tokenization": "Completed"}
+
+
+def test_a_run_beside_which_others_have_come_makes_only_its_report_again(finished: RunConfig) -> None:
+    config = changed(finished, "reporting.compare=true")
+    gif(config)
+    gif(changed(config, "training.head=arcface"))
+    state = gif(config, return_state=True)
+    assert computed(state) == {"reporting"}
+    assert reused(gif(config, return_state=True)) == set(STAGES)
+    store = ArtifactStore(config.store)
+    report = store.open(store.ref("reporting", gif(config).stages["reporting"].key)).path("report.html").read_text()
+    assert "arcface" in report
+
+
+def test_the_report_is_linked_in_prefects_ui_also_when_it_is_reused(finished: RunConfig) -> None:
+    state = gif(finished, return_state=True)
+    assert "reporting" in reused(state)
+    run = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        [shown] = [found for found in client.read_artifacts(artifact_filter=run) if found.key == "report"]
+    where = shown.data.split("](")[1].split(")")[0]
+    assert Path(where.removeprefix("file://")).read_text().startswith("<!doctype html>")
+    assert "| Held out: Accuracy |" in shown.data
 
 
 def test_from_begins_in_the_middle(finished: RunConfig) -> None:

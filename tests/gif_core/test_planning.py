@@ -138,6 +138,33 @@ def test_a_new_version_of_a_stages_code_reruns_it(
     assert "code is at version" in plan_stages(store, tiny)["evaluation"].reason
 
 
+def test_a_new_run_of_the_same_faces_makes_only_the_report_of_an_old_one_again(
+    store: ArtifactStore, tiny: RunConfig
+) -> None:
+    store_all(store, changed(tiny, "training.gamma=2"))
+    plan = plan_stages(store, tiny)["reporting"]
+    assert to_run(store, tiny) == ["reporting"]
+    assert "other runs are there to be shown beside it" in plan.reason
+    store_all(store, tiny)
+    assert to_run(store, tiny) == []
+    assert to_run(store, changed(tiny, "training.gamma=2")) == []
+
+
+@pytest.mark.parametrize("other", ["evaluation.flip=false", "ingestion.min_samples=2", "reporting.title=Other"])
+def test_a_run_that_cannot_be_compared_leaves_the_report_alone(
+    store: ArtifactStore, tiny: RunConfig, other: str
+) -> None:
+    store_all(store, changed(tiny, other))
+    assert to_run(store, tiny) == []
+
+
+def test_a_report_that_is_not_to_compare_stays_when_others_come(store: ArtifactStore, tiny: RunConfig) -> None:
+    alone = changed(tiny, "reporting.compare=false")
+    store_all(store, alone)
+    store_all(store, changed(tiny, "training.gamma=2"))
+    assert to_run(store, alone) == []
+
+
 def test_stages_are_selected_by_only_and_from() -> None:
     assert select_stages(None, None) == STAGES
     assert select_stages("tokenization", None) == ("tokenization",)

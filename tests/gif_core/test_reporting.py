@@ -1,10 +1,10 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,27 +13,23 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from gif_core import scores as score_files
-from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
 from gif_core.code_index import unpack_codes
-from gif_core.code_quality import QUALITY_FILE, code_quality
 from gif_core.code_table import write_code_table
 from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
 from gif_core.formatting import decimal, duration, percent, size, thousands
-from gif_core.ingestion import ingest
-from gif_core.metrics import MetricsWriter
-from gif_core.readers import open_reader
+from gif_core.head_cost import memory_curves
+from gif_core.published import benchmark_of, training_set_of
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
-from gif_core.reporting import SECTIONS, figure_json, write_report
-from gif_core.roc import Roc
-from gif_core.scores import SetResult
-from gif_core.tokenization import CodeShape, code_shape
+from gif_core.reporting import SECTIONS, figure_json
+from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
-from schemas.stages import STAGES, StageName
+from schemas.stages import STAGES
+from schemas.tokenization import TokenizationConfig
+from schemas.training import TrainingConfig
 
 HOSTILE = "<script>alert(1)</script>"
 LOADING = {"src", "href", "data", "action", "poster", "srcset"}
-STEPS = 1200
+MakeRun = Callable[..., Any]
 ONE_TOKEN = CodeShape(1, 20)
 
 
@@ -79,151 +75,26 @@ def count_points(column: list[float] | dict[str, str]) -> int:
     return len(np.frombuffer(base64.b64decode(column["bdata"]), column["dtype"]))
 
 
-class SmallRun:
-    """A store with small artifacts of all stages that the report reads."""
-
-    def __init__(self, folder: Path, *, held_out: float, title: str = "A small run") -> None:
-        source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
-        self.config = RunConfig.model_validate(
-            {
-                "store": str(folder),
-                "ingestion": {"sources": [source], "held_out": held_out},
-                "embedding": {"model": "tiny-clip", "pretrained": "random"},
-                "reporting": {"title": title},
-            }
-        )
-        self.store = ArtifactStore(str(folder))
-        self.inputs: dict[StageName, Artifact] = {}
-        for write in (
-            write_faces,
-            write_vectors,
-            write_separation,
-            write_codes,
-            write_training,
-            write_scores,
-        ):
-            write(self)
-
-    @contextmanager
-    def publish(self, stage: StageName) -> Iterator[Draft]:
-        settings = self.config.settings(stage)
-        keys = {name: artifact.ref.key for name, artifact in self.inputs.items()}
-        ref = self.store.ref(stage, artifact_key(stage, settings, keys))
-        made_from = {name: artifact.made_from for name, artifact in self.inputs.items()}
-        with self.store.draft(ref, settings, made_from) as draft:
-            yield draft
-            self.store.publish(draft)
-        self.inputs[stage] = self.store.open(ref)
-
-    @property
-    def people(self) -> pa.Table:
-        return pq.read_table(self.inputs["ingestion"].path("identities.parquet"))
-
-    def report(self, path: Path) -> str:
-        write_report(path, self.config, self.inputs)
-        return path.read_text(encoding="utf-8")
-
-
-def write_faces(run: SmallRun) -> None:
-    with run.publish("ingestion") as draft:
-        readers = [open_reader(source) for source in run.config.ingestion.sources]
-        list(ingest(run.config.ingestion, readers, draft.folder))
-        path = draft.folder / "identities.parquet"
-        people = pq.read_table(path)
-        labels = [HOSTILE, *people["label"].to_pylist()[1:]]
-        place = people.column_names.index("label")
-        pq.write_table(people.set_column(place, "label", pa.array(labels)), path)
-
-
-def write_vectors(run: SmallRun) -> None:
-    with run.publish("embedding") as draft:
-        pq.write_table(pa.table({"identity_id": [0]}), draft.folder / "vectors.parquet")
-        low = {"identity_id": [3, 5], "label": [HOSTILE, "p5"], "num_samples": [4, 2], "cohesion": [0.123, 0.4]}
-        pq.write_table(pa.table(low), draft.folder / "least_cohesive.parquet")
-        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.912, "mean_cohesion": 0.876}
-
-
-def write_separation(run: SmallRun) -> None:
-    kept = [1.0, 0.9, 0.8, None, 0.7, None, 0.6]
-    gaps = [2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05]
-    with run.publish("separation") as draft:
-        curve = {
-            "epoch": list(range(7)),
-            "loss": gaps,
-            "gap": gaps,
-            "mean_cosine": gaps,
-            "neighbours_kept": kept,
-            "spearman": kept,
-        }
-        pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
-        counts = np.arange(200) % 7
-        distances = {"distance": np.arange(200) / 100, "before": counts, "after": counts[::-1]}
-        pq.write_table(pa.table(distances), draft.folder / "distances.parquet")
-        before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
-        after = {"min_distance": 0.71, "mean_distance": 1.05, "max_distance": 1.3}
-        draft.metrics |= before | after | {"gap": 0.05, "epochs": 6, "neighbours_kept": 0.6}
-
-
-def write_codes(run: SmallRun) -> None:
-    people = run.people
-    shape = code_shape(len(people), run.config.tokenization.model_copy(update={"length": 2}))
-    codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
-    with run.publish("tokenization") as draft:
-        write_code_table(draft.folder, codes, shape, people)
-        vectors = np.eye(len(people), 16, dtype=np.float32) + 0.1
-        quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-        pq.write_table(quality, draft.folder / QUALITY_FILE)
-        draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
-        draft.metrics["occupancy"] = len(people) / shape.capacity(0)
-
-
-def write_training(run: SmallRun) -> None:
-    names = ("loss", "loss_codes", "loss_alignment", "alignment", "token_accuracy/1", "token_accuracy/2")
-    with run.publish("training") as draft:
-        with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
-            for step in range(1, STEPS + 1):
-                writer.add(step, dict.fromkeys((*names, "code_accuracy", "images_per_second"), 1 / step))
-        draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5}
-        draft.metrics |= {"code_accuracy": 0.25, "alignment": 0.75}
-
-
-def write_scores(run: SmallRun) -> None:
-    subjects = ("raw_pixels", "encoder", "model") if run.config.ingestion.held_out else ()
-    accuracy = {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}
-    rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
-    scores = {
-        subject: {"accuracy": accuracy[subject], "accuracy_std": 0.01, "threshold": 1.2} | rates for subject in subjects
-    }
-    roc = Roc(np.array([0.0, 0.01, 0.1, 1.0]), np.array([0.0, 0.5, 0.9, 1.0]), np.array([np.inf, 0.3, 0.2, 0.1]))
-    held_out = SetResult("held_out", "held_out", "pairs-1", {"flip": True}, {"pairs": 1500}, scores)
-    held_out.curves = dict.fromkeys(subjects, roc)
-    other = SetResult("LFW", "lfw", "pairs-1", {"flip": True}, {"pairs": 1}, {"model": {"accuracy": 0.123}})
-    other.curves = {"model": roc}
-    with run.publish("evaluation") as draft:
-        score_files.write_scores(draft.folder, [held_out, other], "0" * 64)
-        draft.metrics |= {f"{subject}_accuracy": figures["accuracy"] for subject, figures in scores.items()}
-        draft.metrics |= {"pairs": 1500} if subjects else {}
+@pytest.fixture(scope="module")
+def run(small_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return small_run(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return SmallRun(tmp_path_factory.mktemp("store"), held_out=0.5)
-
-
-@pytest.fixture(scope="module")
-def page(run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
     return Page(run.report(tmp_path_factory.mktemp("report") / "report.html"))
 
 
 @pytest.fixture(scope="module")
-def page_without_scores(tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page_without_scores(small_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
     folder = tmp_path_factory.mktemp("nobody")
-    return Page(SmallRun(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
+    return Page(small_run(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
 
 
 def test_every_section_is_there(page: Page) -> None:
-    assert set(SECTIONS) <= set(page.ids)
-    assert [f"#{name}" for name in SECTIONS] == [link for link in page.loaded if link.startswith("#")]
+    linked = [link.removeprefix("#") for link in page.loaded if link.startswith("#")]
+    assert set(linked) == {*SECTIONS, "beside"}
+    assert [name for name in page.ids if name in linked] == linked
 
 
 def test_ids_are_unique(page: Page) -> None:
@@ -252,14 +123,14 @@ def test_hostile_name_in_a_figure_cannot_end_its_script() -> None:
     assert json.loads(text)["data"][0]["name"] == HOSTILE
 
 
-def test_same_artifacts_give_the_same_bytes(run: SmallRun, tmp_path: Path) -> None:
+def test_same_artifacts_give_the_same_bytes(run: Any, tmp_path: Path) -> None:
     assert run.report(tmp_path / "first.html") == run.report(tmp_path / "second.html")
 
 
 def test_report_without_held_out_people_says_what_to_set(page_without_scores: Page) -> None:
-    assert "Nobody was held out" in page_without_scores.text
-    assert "ingestion.held_out" in page_without_scores.text
-    assert "plot-roc" not in page_without_scores.ids
+    assert "No figures: nobody was held out" in page_without_scores.text
+    assert "set ingestion.held_out above 0" in page_without_scores.text
+    assert "plot-roc-1" not in page_without_scores.ids
 
 
 @pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
@@ -274,11 +145,105 @@ def test_the_cone_and_the_likeliest_wrong_labels_are_shown(page: Page) -> None:
     assert "gif faces show --identities 3,5" in " ".join(page.text.split())
 
 
+def section(html: str, name: str) -> str:
+    return html.split(f'<section id="{name}"')[1].split("</section>")[0]
+
+
+def plain(html: str) -> str:
+    return " ".join(Page(html).text.split())
+
+
+def test_every_set_stands_with_its_protocol_and_flags(run: Any, tmp_path: Path) -> None:
+    shown = plain(section(run.report(tmp_path / "report.html"), "scores"))
+    assert "1,500 pairs, 750 of them of one person. Protocol pairs-1; flip, 10 folds." in shown
+    assert "Protocol ijb-1; flip, no detector score, norm." in shown
+    assert "TAR at FAR 0.01%" in shown
+    assert "54.32%" in shown
+    assert "Rank 1" in shown
+    assert "No figures: all pairs are of one person, so FAR is undefined." in shown
+
+
+def test_figures_of_public_sets_stand_above_published_ones_with_a_note_that_the_data_differ(
+    run: Any, tmp_path: Path
+) -> None:
+    html = section(run.report(tmp_path / "report.html"), "published")
+    own, gif = (plain(row) for row in html.split("<tbody>")[1].split("</tr>")[:2])
+    assert own == "This rungif, iresnet100 11 people 91.23% – – – – – 54.32% here"
+    assert gif == "GIFR100 MS1MV2 99.85% 98.80% 98.58% 96.94% 94.45% 95.05% 96.77% the GIF paper"
+    assert "The training data differ: this run was trained on 11 people" in plain(html)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "benchmark"),
+    [
+        ("bin", "agedb_30", "AgeDB"),
+        ("bin", "cfp_fp", "CFP-FP"),
+        ("lfw", "LFW", "LFW"),
+        ("ijb", "IJB-B", "IJB-B"),
+        ("bin", "mine", None),
+        ("ijb", "IJB-C plain", None),
+        ("synthetic_bin", "LFW", None),
+        ("synthetic_ijb", "IJB-C", None),
+    ],
+)
+def test_drawn_twins_and_other_variants_never_stand_for_a_public_benchmark(
+    kind: str, title: str, benchmark: str | None
+) -> None:
+    assert benchmark_of(kind, title) == benchmark
+
+
+def test_training_sets_are_known_by_how_many_people_they_have() -> None:
+    assert training_set_of(85_742) == "MS1MV2"
+    assert training_set_of(85_741) is None
+
+
+def test_worst_errors_stand_side_by_side_with_their_distance(run: Any, tmp_path: Path) -> None:
+    html = section(run.report(tmp_path / "report.html"), "errors")
+    matches, misses = html.split("False matches")[1].split("Misses")
+    assert [part.count("data:image/jpeg;base64,") for part in (matches, misses)] == [2, 2]
+    assert "0.11" in matches
+    assert "3.33" in misses
+
+
+def test_a_head_without_codes_has_the_curves_that_it_has(small_run: MakeRun, tmp_path: Path) -> None:
+    page = Page(small_run(tmp_path / "store", head="arcface").report(tmp_path / "report.html"))
+    figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    names = {trace.get("name") for figure in figures for trace in figure["data"]}
+    assert "Token 1" not in names
+    assert {"plot-losses", "plot-accuracies", "plot-alignment", "plot-unseen", "plot-gradient"} <= set(page.ids)
+    assert "31.25%" in page.text
+    assert "identities predicted right" in page.text
+
+
+def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
+    assert "Identification by codes" not in run.report(tmp_path / "without.html")
+    other = small_run(tmp_path / "store", seed=3)
+    found = {"rank_1": 0.8765, "fnir_at_fpir_0.01": 0.25, "enrolled": 1200, "beam": "wide"}
+    evaluation = other.inputs["evaluation"]
+    with other.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+        draft.carry(evaluation, evaluation.names())
+        (draft.folder / "identification.json").write_text(json.dumps(found))
+        other.store.publish(draft, replace=True)
+    other.inputs["evaluation"] = other.store.open(evaluation.ref)
+    shown = plain(section(other.report(tmp_path / "with.html"), "scores")).split("Identification by codes")[1]
+    assert shown.split() == ["87.65%Rank", "1", "25.00%FNIR", "at", "FPIR", "1%", "1,200Enrolled"]
+
+
+def test_head_cost_grows_with_the_identities_only_where_each_has_a_row() -> None:
+    config = TrainingConfig(batch_size=512)
+    curves = memory_curves(config, TokenizationConfig(), 512, [1_000_000, 64_000_000])
+    rows, sampled, codes = curves.values()
+    assert rows[0] == 4 * (3 * 512 + 512) * 1_000_000, "weights, momenta, gradient and logits"
+    assert rows[1] / rows[0] == 64
+    assert sampled[1] / sampled[0] == pytest.approx(64)
+    assert codes[1] / codes[0] < 1.5
+
+
 def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
     assert "encoder with untrained weights" in page.text
 
 
-def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: SmallRun) -> None:
+def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Any) -> None:
     command, settings = page.quoted
     assert command == "gif run --config run.yaml"
     shown = RunConfig.model_validate(yaml.safe_load(settings))
@@ -288,7 +253,7 @@ def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Sm
 
 def test_figures_have_at_most_500_points(page: Page) -> None:
     figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
-    assert len(figures) == 12
+    assert len(figures) == 17
     lengths = [count_points(trace["x"]) for figure in figures for trace in figure["data"] if "x" in trace]
     assert max(lengths) == 500
 
@@ -340,7 +305,7 @@ def test_neighbours_together_are_drawn_beside_chance() -> None:
     assert [trace.text for trace in figure.data] == [("50.0%", "10.0%"), ("5.0%", "0.0001")]
 
 
-def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: SmallRun, tmp_path: Path) -> None:
+def test_every_face_of_the_tree_knows_its_code_and_all_fit_one_small_sheet(run: Any, tmp_path: Path) -> None:
     html = run.report(tmp_path / "report.html")
     shown = re.findall(r'data-code="([\d.]+)" data-place="(\d+)"', html)
     assert [int(place) for _, place in shown] == list(range(len(shown)))
@@ -362,8 +327,10 @@ def test_a_tree_too_large_to_draw_is_cut_at_a_level(tmp_path: Path) -> None:
     assert sum(size for parent, size in zip(tree.parents, tree.values, strict=True) if parent == "all") == 5000
 
 
-def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "store", held_out=0)
+def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(
+    small_run: MakeRun, tmp_path: Path
+) -> None:
+    run = small_run(tmp_path / "store", held_out=0)
     run.config = run.config.model_copy(update={"seed": 5})
     with run.publish("tokenization") as draft:
         write_code_table(draft.folder, np.arange(len(run.people), dtype=np.int32)[:, None], ONE_TOKEN, run.people)

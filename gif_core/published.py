@@ -1,0 +1,78 @@
+"""Published figures that scores stand beside: of the paper and of its peers, as they are printed."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+BENCHMARKS: Final = ("LFW", "CFP-FP", "AgeDB", "CALFW", "CPLFW", "IJB-B", "IJB-C")
+"""Accuracy of pairs; of the last two TAR at FAR 0.01%."""
+NAMES: Final = {re.sub(r"\W", "", name).lower(): name for name in BENCHMARKS} | {"agedb30": "AgeDB"}
+PEOPLE: Final = {
+    "CASIA-WebFace": 10_572,
+    "MS1MV2": 85_742,
+    "MS1MV3": 93_431,
+    "Glint360K": 360_232,
+    "WebFace4M": 205_990,
+    "WebFace12M": 617_970,
+    "WebFace42M": 2_059_906,
+}
+"""Identities of the training sets."""
+PAPER: Final = "the GIF paper"
+BY_PAPER: Final = "as the GIF paper quotes it"
+INSIGHTFACE: Final = "insightface"
+ADAFACE: Final = "AdaFace's authors"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What somebody reports of a method: percentages in the order of `BENCHMARKS`, None where there is none."""
+
+    method: str
+    backbone: str
+    trained_on: str
+    source: str
+    percentages: tuple[float | None, ...]
+
+    def by_benchmark(self) -> dict[str, float]:
+        """The figures that there are, as shares."""
+        named = zip(BENCHMARKS, self.percentages, strict=True)
+        return {name: value / 100 for name, value in named if value is not None}
+
+
+def _row(method: str, backbone: str, trained_on: str, source: str, *percentages: float | None) -> Published:
+    return Published(method, backbone, trained_on, source, percentages)
+
+
+FIGURES: Final = (
+    _row("GIF", "R100", "MS1MV2", PAPER, 99.85, 98.80, 98.58, 96.94, 94.45, 95.05, 96.77),
+    _row("CosFace", "R100", "MS1MV2", BY_PAPER, 99.81, 98.12, 98.11, 95.76, 92.28, 94.80, 96.37),
+    _row("ArcFace", "R100", "MS1MV2", BY_PAPER, 99.83, 98.27, 98.28, 95.45, 92.08, 94.25, 96.03),
+    _row("CurricularFace", "R100", "MS1MV2", BY_PAPER, 99.80, 98.37, 98.32, 96.20, 93.13, 94.80, 96.10),
+    _row("MagFace", "R100", "MS1MV2", BY_PAPER, 99.83, 98.46, 98.17, 96.15, 92.87, 94.51, 95.97),
+    _row("AdaFace", "R100", "MS1MV2", ADAFACE, None, None, None, None, None, 95.67, 96.89),
+    _row("DCQ", "R100", "MS1MV2", BY_PAPER, 99.80, 98.44, 98.23, None, None, None, None),
+    _row("F²C", "R50", "MS1MV2", BY_PAPER, 99.50, 98.46, 97.83, None, None, None, 94.91),
+    _row("ArcFace", "R100", "MS1MV3", INSIGHTFACE, None, None, None, None, None, None, 96.85),
+    _row("GIF", "R100", "WebFace4M", PAPER, 99.85, 99.36, 98.55, 96.85, 95.03, 96.90, 97.83),
+    _row("PartialFC", "R100", "WebFace4M", BY_PAPER, 99.85, 99.23, 98.01, None, None, 95.64, 97.22),
+    _row("AdaFace", "R100", "WebFace4M", ADAFACE, None, None, None, None, None, None, 97.39),
+    _row("GIF", "R100", "WebFace12M", PAPER, 99.85, 99.46, 98.81, None, None, 97.08, 97.82),
+    _row("PartialFC", "R100", "WebFace12M", BY_PAPER, 99.83, 99.40, 98.53, None, None, 96.31, 97.58),
+    _row("AdaFace", "R100", "WebFace12M", ADAFACE, None, None, None, None, None, None, 97.66),
+    _row("GIF", "R100", "WebFace42M", PAPER, 99.85, 99.80, 99.40, None, None, 97.99, 98.42),
+    _row("PartialFC", "R100", "WebFace42M", BY_PAPER, 99.85, 99.40, 98.60, None, None, 96.47, 97.82),
+    _row("PartialFC", "ViT-B", "WebFace42M", BY_PAPER, 99.83, 99.40, 98.53, None, None, 96.56, 97.90),
+)
+"""The paper prints CFP-FP of GIF on WebFace4M as 99.36 in one table and as 98.36 in another."""
+
+
+def benchmark_of(kind: str, title: str) -> str | None:
+    """The benchmark that a set of this kind and name is; a drawn twin or pairs of held-out people are none."""
+    if kind in ("held_out", "synthetic_bin", "synthetic_ijb"):
+        return None
+    return NAMES.get(re.sub(r"[\W_]", "", title).lower())
+
+
+def training_set_of(identities: int) -> str | None:
+    """The public training set that has exactly so many people."""
+    return next((name for name, people in PEOPLE.items() if people == identities), None)

@@ -1,0 +1,187 @@
+"""A small store with everything that a report reads, made in a second."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gif_core import scores as score_files
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.code_quality import QUALITY_FILE, code_quality
+from gif_core.code_table import write_code_table
+from gif_core.ingestion import ingest
+from gif_core.metrics import MetricsWriter
+from gif_core.readers import open_reader
+from gif_core.reporting import write_report
+from gif_core.roc import Roc
+from gif_core.scored_runs import ScoredRun
+from gif_core.scores import SetResult
+from gif_core.tokenization import code_shape
+from schemas.run import RunConfig
+from schemas.stages import INPUTS, StageName
+
+HOSTILE = "<script>alert(1)</script>"
+STEPS = 1200
+ONE_CLASS = "all pairs are of one person, so FAR is undefined"
+NOBODY = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
+
+
+class SmallRun:
+    """A store with small artifacts of all stages that the report reads."""
+
+    def __init__(
+        self, folder: Path, *, held_out: float = 0.5, title: str = "A small run", head: str = "gif", seed: int = 0
+    ) -> None:
+        source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
+        self.config = RunConfig.model_validate(
+            {
+                "store": str(folder),
+                "seed": seed,
+                "training": {"head": head},
+                "ingestion": {"sources": [source], "held_out": held_out},
+                "embedding": {"model": "tiny-clip", "pretrained": "random"},
+                "reporting": {"title": title},
+            }
+        )
+        self.store = ArtifactStore(str(folder))
+        self.inputs: dict[StageName, Artifact] = {}
+        for write in (
+            write_faces,
+            write_vectors,
+            write_separation,
+            write_codes,
+            write_training,
+            write_scores,
+        ):
+            write(self)
+
+    @contextmanager
+    def publish(self, stage: StageName) -> Iterator[Draft]:
+        settings = self.config.settings(stage)
+        inputs = {name: self.inputs[name] for name in INPUTS[stage]}
+        keys = {name: artifact.ref.key for name, artifact in inputs.items()}
+        ref = self.store.ref(stage, artifact_key(stage, settings, keys))
+        made_from = {name: artifact.made_from for name, artifact in inputs.items()}
+        with self.store.draft(ref, settings, made_from) as draft:
+            yield draft
+            self.store.publish(draft)
+        self.inputs[stage] = self.store.open(ref)
+
+    @property
+    def people(self) -> pa.Table:
+        return pq.read_table(self.inputs["ingestion"].path("identities.parquet"))
+
+    def report(self, path: Path, runs: Sequence[ScoredRun] = ()) -> str:
+        write_report(path, self.config, self.inputs, runs)
+        return path.read_text(encoding="utf-8")
+
+
+def write_faces(run: SmallRun) -> None:
+    with run.publish("ingestion") as draft:
+        readers = [open_reader(source) for source in run.config.ingestion.sources]
+        list(ingest(run.config.ingestion, readers, draft.folder))
+        path = draft.folder / "identities.parquet"
+        people = pq.read_table(path)
+        labels = [HOSTILE, *people["label"].to_pylist()[1:]]
+        place = people.column_names.index("label")
+        pq.write_table(people.set_column(place, "label", pa.array(labels)), path)
+
+
+def write_vectors(run: SmallRun) -> None:
+    with run.publish("embedding") as draft:
+        pq.write_table(pa.table({"identity_id": [0]}), draft.folder / "vectors.parquet")
+        low = {"identity_id": [3, 5], "label": [HOSTILE, "p5"], "num_samples": [4, 2], "cohesion": [0.123, 0.4]}
+        pq.write_table(pa.table(low), draft.folder / "least_cohesive.parquet")
+        draft.metrics |= {"dimensions": 16, "mean_cosine": 0.912, "mean_cohesion": 0.876}
+
+
+def write_separation(run: SmallRun) -> None:
+    kept = [1.0, 0.9, 0.8, None, 0.7, None, 0.6]
+    gaps = [2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05]
+    with run.publish("separation") as draft:
+        curve = {
+            "epoch": list(range(7)),
+            "loss": gaps,
+            "gap": gaps,
+            "mean_cosine": gaps,
+            "neighbours_kept": kept,
+            "spearman": kept,
+        }
+        pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
+        counts = np.arange(200) % 7
+        distances = {"distance": np.arange(200) / 100, "before": counts, "after": counts[::-1]}
+        pq.write_table(pa.table(distances), draft.folder / "distances.parquet")
+        before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
+        after = {"min_distance": 0.71, "mean_distance": 1.05, "max_distance": 1.3}
+        draft.metrics |= before | after | {"gap": 0.05, "epochs": 6, "neighbours_kept": 0.6}
+
+
+def write_codes(run: SmallRun) -> None:
+    people = run.people
+    shape = code_shape(len(people), run.config.tokenization.model_copy(update={"length": 2}))
+    codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
+    with run.publish("tokenization") as draft:
+        write_code_table(draft.folder, codes, shape, people)
+        vectors = np.eye(len(people), 16, dtype=np.float32) + 0.1
+        quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        pq.write_table(quality, draft.folder / QUALITY_FILE)
+        draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
+        draft.metrics["occupancy"] = len(people) / shape.capacity(0)
+
+
+def write_training(run: SmallRun) -> None:
+    if run.config.training.head == "gif":
+        names = ["loss", "loss_codes", "loss_alignment", "alignment", "token_accuracy/1", "token_accuracy/2"]
+        last = {"code_accuracy": 0.25, "alignment": 0.75}
+    else:
+        names, last = ["loss", "accuracy", "cosine", "gradient_norm", "skipped"], {"accuracy": 0.3125}
+    with run.publish("training") as draft:
+        with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
+            for step in range(1, STEPS + 1):
+                writer.add(step, dict.fromkeys((*names, *last, "images_per_second"), 1 / step))
+            writer.add(STEPS, {"verification_accuracy": 0.75})
+        draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5} | last
+
+
+def write_scores(run: SmallRun) -> None:
+    roc = Roc(np.array([0.0, 0.01, 0.1, 1.0]), np.array([0.0, 0.5, 0.9, 1.0]), np.array([np.inf, 0.3, 0.2, 0.1]))
+    held_out = SetResult("held_out", "held_out", "pairs-1", {"flip": True, "folds": 10}, {"pairs": 1500, "same": 750})
+    if run.config.ingestion.held_out:
+        rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
+        for subject, accuracy in {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}.items():
+            figures = {"accuracy": accuracy, "accuracy_std": 0.01, "threshold": 1.2}
+            held_out.subjects[subject], held_out.curves[subject] = figures | rates, roc
+        held_out.errors = [error(same=same, distance=distance) for same, distance in ((False, 0.11), (True, 3.33))]
+    else:
+        held_out.undefined = NOBODY
+    with run.publish("evaluation") as draft:
+        score_files.write_scores(draft.folder, [held_out, *other_sets(roc)], "0" * 64)
+        draft.metrics |= {f"{name}_accuracy": figures["accuracy"] for name, figures in held_out.subjects.items()}
+
+
+def other_sets(roc: Roc) -> list[SetResult]:
+    lfw = SetResult("lfw", "bin", "pairs-1", {"flip": True}, {"pairs": 6000, "same": 3000})
+    lfw.subjects, lfw.curves = {"model": {"accuracy": 0.91234}}, {"model": roc}
+    flags = {"flip": True, "detector_score": False, "norm": True}
+    ijb = SetResult("IJB-C", "ijb", "ijb-1", flags, {"templates": 40, "pairs": 900})
+    ijb.subjects = {"model": {"tar_at_far_0.0001": 0.5432, "tpir_at_fpir_0.01": 0.4, "rank_1": 0.66}}
+    ijb.curves, ijb.ranks = {"model": roc}, {"model": np.array([0.66, 0.7, 0.8])}
+    one_class = SetResult("twins", "parquet", "pairs-1", {"flip": True}, {"pairs": 8, "same": 8}, undefined=ONE_CLASS)
+    return [lfw, ijb, one_class]
+
+
+def error(*, same: bool, distance: float) -> dict[str, object]:
+    image = cv2.imencode(".jpg", np.full((112, 112, 3), 90, np.uint8))[1].tobytes()
+    images = {"left": 1, "right": 2, "left_image": image, "right_image": image}
+    return {"subject": "model", "same": same, "distance": distance, "threshold": 1.2} | images
+
+
+@pytest.fixture(scope="session")
+def small_run() -> type[SmallRun]:
+    """Makes such a store."""
+    return SmallRun
