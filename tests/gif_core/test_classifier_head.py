@@ -19,6 +19,7 @@ from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
 from gif_core.heads.row_sampling import draw_rows
 from schemas.training import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[2]
 IDENTITIES, DIM, BATCH, SCALE = 23, 12, 8, 16.0
 HEADS = ("arcface", "cosface", "combined_margin", "adaface", "partial_fc")
@@ -297,8 +298,6 @@ import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, sys.argv[1])
 from test_classifier_head import CASES, make_network, make_shared, run_steps
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 rank, folder = int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name, optimizer in CASES:

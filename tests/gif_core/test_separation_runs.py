@@ -22,6 +22,7 @@ from gif_core.separation_checkpoints import NAME, STATE, Checkpoints
 from gif_core.separation_worker import VECTORS, open_rows, run_job
 from schemas.separation import SeparationConfig, SeparationJob
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[2]
 CONFIG = SeparationConfig(batch_size=64, epochs=6, target_gap=None)
 COUNT, DIMENSION = 301, 24
@@ -150,8 +151,6 @@ from pathlib import Path
 import torch
 from gif_core.separation_worker import run_job
 from schemas.separation import SeparationJob
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 torch.set_num_threads(1)
 for step in run_job(SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())):
     pass

@@ -26,14 +26,13 @@ from gif_core.training_checkpoints import BACKBONE
 from gif_core.training_worker import open_checkpoints, prepare, run_job
 from schemas.training import TrainingConfig, TrainingJob
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[2]
 IMAGES, DIM, BATCH, EPOCHS = 64, 16, 16, 5
 STEPS = IMAGES // BATCH * EPOCHS
 SPY = """
 import json, os, signal
 from gif_core import training_step, training_worker
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 take = training_step.Stepper.take
 
 def spy(self, batch):
