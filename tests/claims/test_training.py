@@ -34,7 +34,8 @@ def train(store: ArtifactStore) -> Train:
     address = store.storage.url.removeprefix("file://")
 
     def run(*settings: str) -> RunRecord:
-        return gif(load_config("demo", [f"store={address}", *settings]))
+        quick = ["evaluation.sets=[{kind: held_out}]", "evaluation.identification=null", "reporting.compare=false"]
+        return gif(load_config("demo", [f"store={address}", *quick, *settings]))
 
     return run
 
