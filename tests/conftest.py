@@ -195,7 +195,7 @@ def write_shard() -> WriteShard:
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Small matrices gain nothing from more threads, and lose much when the machine is busy."""
     import torch

@@ -68,6 +68,7 @@ def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_a
     assert second.stages["tokenization"].key == first.stages["tokenization"].key
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads /proc")
 def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_next_run_goes_on(
     store: ArtifactStore, prefect_api: str, tiny_settings: dict[str, Any], wait: Callable[..., None]

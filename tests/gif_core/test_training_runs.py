@@ -70,7 +70,7 @@ def make_job(
     files: Path, store: Path, settings_of_training: Mapping[str, object] = MappingProxyType({}), **changes: object
 ) -> TrainingJob:
     settings: dict[str, object] = {"backbone": "iresnet_tiny", "batch_size": BATCH, "epochs": EPOCHS}
-    settings |= {"learning_rate": 2e-5, **settings_of_training}
+    settings |= {"learning_rate": 1e-5, **settings_of_training}
     given = {
         "config": TrainingConfig.model_validate(settings),
         "seed": 3,
@@ -99,7 +99,9 @@ def result(job: TrainingJob) -> dict[str, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Tensor], list[float]]:
+def undisturbed(
+    one_thread: None, files: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Tensor], list[float]]:
     """Weights and losses of a training that nobody disturbs."""
     job = make_job(files, tmp_path_factory.mktemp("undisturbed"))
     reports = list(run_job(job, ALONE))
@@ -171,6 +173,7 @@ def assert_same_weights(
     assert apart < 0.01**2 * way
 
 
+@pytest.mark.slow
 def test_rows_of_a_shared_classifier_are_found_again_by_another_number_of_processes(
     files: Path, tmp_path: Path
 ) -> None:

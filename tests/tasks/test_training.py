@@ -164,6 +164,7 @@ def test_a_fault_in_a_process_is_told_as_it_is_and_not_tried_again(run: Run) -> 
         run(processes=3)
 
 
+@pytest.mark.slow
 def test_two_processes_publish_what_one_does(run: Run) -> None:
     gentle = {"learning_rate": 1e-5, "epochs": 2}
     alone = run(training=gentle)
