@@ -154,21 +154,18 @@ def _show_error(row: Mapping[str, Any]) -> Shown:
     return {"images": images, "distance": row["distance"], "rows": (row["left"], row["right"])}
 
 
-def _show_identification(evaluation: Artifact) -> list[tuple[str, str]] | None:
-    """The figures of identification by codes, when the artifact has them."""
+def _show_identification(evaluation: Artifact) -> Shown | None:
+    """Each way of finding people among the enrolled with its figures, when the artifact has them."""
     if IDENTIFICATION not in evaluation.names():
         return None
     found = json.loads(evaluation.path(IDENTIFICATION).read_text("utf-8"))
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return [(figure_name(name), _write_number(value)) for name, value in numbers.items()]
-
-
-def _write_number(value: float) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return thousands(value)
-    return percent(value) if 0 <= value <= 1 else decimal(value)
+    ways = found["subjects"]
+    names = [name for name in next(iter(ways.values()), {}) if name.startswith(("rank_", "fnir_"))]
+    return {
+        "names": [figure_name(name) for name in names],
+        "rows": {way: [percent(figures[name]) for name in names] for way, figures in ways.items()},
+        "about": found,
+    }
 
 
 def _benchmark_figures(evaluation: Artifact) -> dict[str, float]:
