@@ -6,6 +6,7 @@ each writes its rows with the number of the first, and whoever resumes reads tho
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,6 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.optim import Optimizer
 
 from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints
 from gif_core.process_group import ProcessGroup
@@ -51,10 +51,7 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
     state.model.load_state_dict(load_tensors(checkpoint, BACKBONE))
     head, optimizer = load_tensors(checkpoint, HEAD), load_tensors(checkpoint, OPTIMIZER)
     if state.head.sharded:
-        rows = read_rows(
-            [checkpoint.path(name) for name in checkpoint.names(ROWS)],
-            *state.head.row_range,
-        )
+        rows = read_rows([checkpoint.path(name) for name in checkpoint.names(ROWS)], *state.head.row_range)
         head |= {name.removeprefix(HEAD): rows[name] for name in rows if name.startswith(HEAD)}
         optimizer |= {name.removeprefix(OPTIMIZER): rows[name] for name in rows if name.startswith(OPTIMIZER)}
     state.head.load_state_dict(head)
@@ -81,11 +78,7 @@ def read_rows(paths: Iterable[Path], first: int, end: int) -> dict[str, Tensor]:
                 begin, stop = max(first - start, 0), min(end - start, stored.get_shape()[0])
                 if begin < stop:
                     parts.setdefault(name, []).append((start, stored[begin:stop]))
-    return {name: torch.cat([rows for _, rows in sorted(found, key=_first)]) for name, found in parts.items()}
-
-
-def _first(part: tuple[int, Tensor]) -> int:
-    return part[0]
+    return {name: torch.cat([rows for _, rows in sorted(found, key=itemgetter(0))]) for name, found in parts.items()}
 
 
 def _write_files(
@@ -125,9 +118,8 @@ def _load_optimizer(state: "TrainingState", tensors: Mapping[str, Tensor]) -> No
 
 def _saved_parameters(state: "TrainingState") -> dict[str, Tensor]:
     """Parameters that are part of the state, by the names they have in it."""
-    optimizer: Optimizer = state.optimizer
-    known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    named = {**dict(state.model.named_parameters(prefix="backbone"))}
+    known = {id(parameter) for group in state.optimizer.param_groups for parameter in group["params"]}
+    named = dict(state.model.named_parameters(prefix="backbone"))
     saved = state.head.state_dict().keys()
     named |= {name: parameter for name, parameter in state.head.named_parameters() if name in saved}
     return {name: parameter for name, parameter in named.items() if id(parameter) in known}

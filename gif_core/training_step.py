@@ -21,7 +21,7 @@ from gif_core.schedules import learning_rate
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
 
-CHANCE: Final = 505
+CHANCE: Final = 508
 """The second part of the seed of what is random in the network, such as dropped paths."""
 PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
