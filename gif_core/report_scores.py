@@ -165,6 +165,7 @@ def _show_identification(evaluation: Artifact) -> Shown | None:
         "names": [figure_name(name) for name in names],
         "rows": {way: [percent(figures[name]) for name in names] for way, figures in ways.items()},
         "about": found,
+        "undefined": found.get("undefined"),
     }
 
 

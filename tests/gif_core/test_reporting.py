@@ -215,22 +215,31 @@ def test_a_head_without_codes_has_the_curves_that_it_has(small_run: MakeRun, tmp
     assert "identities predicted right" in page.text
 
 
-def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
-    assert "Identification by codes" not in run.report(tmp_path / "without.html")
-    other = small_run(tmp_path / "store", seed=3)
-    figures = {"rank_1": 0.8765, "fnir_at_fpir_0.01": 0.25, "threshold": 0.7}
-    counts = {"people": 300, "enrolled_images": 1200, "unknown_images": 80, "flags": {"enrolled_images": "new"}}
-    found = counts | {"subjects": {"codes": figures}}
-    evaluation = other.inputs["evaluation"]
-    with other.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+def report_with_identification(small_run: MakeRun, folder: Path, found: dict[str, Any]) -> str:
+    """What the report says of identification when evaluation found this."""
+    run = small_run(folder / "store", seed=3)
+    evaluation = run.inputs["evaluation"]
+    with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
         draft.carry(evaluation, evaluation.names())
         (draft.folder / "identification.json").write_text(json.dumps(found))
-        other.store.publish(draft, replace=True)
-    other.inputs["evaluation"] = other.store.open(evaluation.ref)
-    shown = plain(section(other.report(tmp_path / "with.html"), "scores")).split("Identification by codes")[1]
+        run.store.publish(draft, replace=True)
+    run.inputs["evaluation"] = run.store.open(evaluation.ref)
+    return plain(section(run.report(folder / "report.html"), "scores")).split("Identification by codes")[1]
+
+
+def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
+    assert "Identification by codes" not in run.report(tmp_path / "without.html")
+    figures = {"rank_1": 0.8765, "fnir_at_fpir_0.01": 0.25, "threshold": 0.7}
+    counts = {"people": 300, "enrolled_images": 1200, "unknown_images": 80, "flags": {"enrolled_images": "new"}}
+    shown = report_with_identification(small_run, tmp_path, counts | {"subjects": {"codes": figures}})
     assert "among 300 enrolled people" in shown
     assert "1,200 images of enrolled people" in shown
     assert all(figure in shown for figure in ("87.65%", "25.00%", "Rank 1", "FNIR at FPIR 1%"))
+
+
+def test_identification_that_could_not_be_measured_says_why(small_run: MakeRun, tmp_path: Path) -> None:
+    shown = report_with_identification(small_run, tmp_path, {"subjects": {}, "undefined": "arcface reads no codes"})
+    assert "No figures: arcface reads no codes." in shown
 
 
 def test_head_cost_grows_with_the_identities_only_where_each_has_a_row() -> None:
