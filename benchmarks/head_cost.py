@@ -32,6 +32,7 @@ from torch.optim import SGD
 
 from gif_core.heads.base import Head
 from gif_core.heads.building import build_head
+from gif_core.inputs import expect_scattered
 from gif_core.tokenization import code_shape
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
@@ -89,7 +90,7 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
     largest = np.full((1, shape.length), shape.range - 1, np.int32)
     head = build_head(CODES[name], largest, np.zeros((1, DIM), np.float32)).to(device)
     head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
-    head.code_vectors_ND = np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM))
+    head.code_vectors_ND = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
     return head
 
 
