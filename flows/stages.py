@@ -22,6 +22,8 @@ from tasks.stage import StageTask
 from tasks.tokenization import tokenization
 from tasks.training import training
 
+logger = logging.getLogger(__name__)
+
 TASKS: dict[StageName, StageTask] = {
     "ingestion": ingestion,
     "embedding": embedding,
@@ -56,9 +58,18 @@ def _run_and_record(
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        save_run(store, record, state=state, error=f"{type(error).__name__}: {error}")
+        _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
     return save_run(store, record, state="completed", current=None)
+
+
+def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
+    """Write down how a run ended, unless that is just what cannot be done."""
+    try:
+        with store.storage.hurried():
+            save_run(store, record, state=state, error=error)
+    except OSError as fault:
+        logger.warning("run %s could not be recorded as %s: %s", record.run_id, state, fault)
 
 
 @contextmanager
