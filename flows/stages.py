@@ -1,6 +1,8 @@
 """Running stages in order and keeping the run's record."""
 
+import itertools
 import logging
+import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -9,6 +11,8 @@ from prefect.logging.handlers import APILogHandler
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.log_lines import JsonLines, lines_about
+from gif_core.memory_watch import MemoryWatch
 from gif_core.planning import find_inputs, plan_stages
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.run import RunConfig
@@ -54,7 +58,8 @@ def _run_and_record(
     try:
         for stage in selected:
             record = save_run(store, record, current=stage)
-            refs[stage], done = _run_stage(stage, config, refs, refresh=stage in refresh)
+            with lines_about(run=record.run_id, stage=stage):
+                refs[stage], done = _run_stage(stage, config, refs, refresh=stage in refresh)
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
@@ -74,17 +79,25 @@ def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str)
 
 @contextmanager
 def _logs_forwarded() -> Iterator[None]:
-    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them."""
-    handler = APILogHandler()
+    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them.
+
+    With `GIF_LOG` in the environment they are also added to that file, one JSON object each.
+    """
+    handlers: list[logging.Handler] = [APILogHandler()]
+    if path := os.environ.get("GIF_LOG"):
+        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        handlers[-1].setFormatter(JsonLines())
     loggers = [logging.getLogger(layer) for layer in ("flows", "tasks", "gif_core")]
-    for logger in loggers:
+    for logger, handler in itertools.product(loggers, handlers):
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger in loggers:
+        for logger, handler in itertools.product(loggers, handlers):
             logger.removeHandler(handler)
+        for handler in handlers[1:]:
+            handler.close()
 
 
 def _run_stage(
@@ -92,7 +105,12 @@ def _run_stage(
 ) -> tuple[ArtifactRef, StageRecord]:
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
-    state = TASKS[stage](config, inputs, refresh, return_state=True)
+    with MemoryWatch() as memory:
+        state = TASKS[stage](config, inputs, refresh, return_state=True)
     ref: ArtifactRef = state.result()
-    action = "reused" if state.name == "Cached" else "computed"
-    return ref, StageRecord(key=ref.key, action=action, seconds=time.monotonic() - started)
+    done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
+    if state.name == "Cached":
+        return ref, done
+    made = ArtifactStore(config.store).open(ref).manifest
+    figures = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
+    return ref, done.model_copy(update=figures)

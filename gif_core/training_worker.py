@@ -89,7 +89,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
     """The training before its first step."""
     faces = Faces([Path(path) for path in job.shards], workers=job.workers)
     codes_NL, shape = read_codes(Path(job.codes))
-    vectors_ND = map_tensor(Path(job.code_vectors), VECTORS)
+    vectors_ND = map_tensor(Path(job.code_vectors), VECTORS, scattered=True)
     training = begin_training(
         faces,
         codes_NL,

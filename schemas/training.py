@@ -64,7 +64,7 @@ class TrainingConfig(Frozen):
     """λ of Eq. 7 along the code; its sum is 1."""
     hidden_layers: NonNegativeInt = 2
     """Layers between the feature and a token's classifier."""
-    negatives: NonNegativeInt = 1024
+    negatives: NonNegativeInt = 512
     """People drawn in every step, whose code vectors z·h_y must stand out from in L_AR; the cost does not depend on how
     many people there are. 0: the paper's Eq. 8, which only pulls; all else is the paper's by default."""
     alignment_scale: PositiveFloat = 16.0

@@ -15,7 +15,9 @@ from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.artifacts.leases import only_one
 from gif_core.artifacts.tags import move_tag
 from gif_core.comparison import Scored
+from gif_core.log_lines import say_about
 from gif_core.planning import stage_settings
+from gif_core.room import check_room, needs_of
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -69,6 +71,7 @@ def _find_or_make(
     made_from = {name: artifact.made_from for name, artifact in inputs.items()}
     settings = stage_settings(store, config, stage, _scored(inputs))
     ref = store.ref(stage, artifact_key(stage, settings, {name: source.key for name, source in made_from.items()}))
+    say_about(artifact=str(ref))
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
         return ref, False
@@ -81,6 +84,7 @@ def _find_or_make(
             store.draft(ref, settings, made_from, resume=resumes) as draft,
         ):
             draft.anew = refresh
+            check_room(stage, needs_of(stage, inputs), draft.folder)
             work(config, inputs, draft)
             store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)
