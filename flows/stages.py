@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
 
+from flows.credentials import load_credentials
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.log_lines import JsonLines, lines_about
@@ -41,6 +42,7 @@ TASKS: dict[StageName, StageTask] = {
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
     """Run the selected stages on what the store holds, and write down after each what came of it."""
+    load_credentials()
     store = ArtifactStore(config.store)
     with _logs_forwarded():
         refs = find_inputs(plan_stages(store, config, selected), selected)
