@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
 
+from flows.credentials import load_credentials
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.log_lines import JsonLines, lines_about
@@ -26,6 +27,8 @@ from tasks.stage import StageTask
 from tasks.tokenization import tokenization
 from tasks.training import training
 
+logger = logging.getLogger(__name__)
+
 TASKS: dict[StageName, StageTask] = {
     "ingestion": ingestion,
     "embedding": embedding,
@@ -39,6 +42,7 @@ TASKS: dict[StageName, StageTask] = {
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
     """Run the selected stages on what the store holds, and write down after each what came of it."""
+    load_credentials()
     store = ArtifactStore(config.store)
     with _logs_forwarded():
         refs = find_inputs(plan_stages(store, config, selected), selected)
@@ -61,9 +65,18 @@ def _run_and_record(
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        save_run(store, record, state=state, error=f"{type(error).__name__}: {error}")
+        _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
     return save_run(store, record, state="completed", current=None)
+
+
+def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
+    """Write down how a run ended, unless that is just what cannot be done."""
+    try:
+        with store.storage.hurried():
+            save_run(store, record, state=state, error=error)
+    except OSError as fault:
+        logger.warning("run %s could not be recorded as %s: %s", record.run_id, state, fault)
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
 
 
 def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:
-    return tuple(str(artifact.path(name)) for name in artifact.names(prefix))
+    return tuple(map(str, artifact.paths(prefix)))
 
 
 def _open_logs(config: RunConfig, draft: Draft) -> TrainingLogs:
