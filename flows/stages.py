@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
+from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.planning import find_inputs, plan_stages
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
+from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 from tasks.embedding import embedding
@@ -31,6 +33,9 @@ TASKS: dict[StageName, StageTask] = {
     "evaluation": evaluation,
     "reporting": reporting,
 }
+
+JITTER = 0.3
+"""Machines that lost the same server do not all come back at once."""
 
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
@@ -76,12 +81,22 @@ def _logs_forwarded() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
+def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
+    """The stage's task, tried again and stopped as the run is told to."""
+    return TASKS[stage].with_options(
+        retries=execution.retries,
+        retry_delay_seconds=exponential_backoff(execution.retry_seconds),
+        retry_jitter_factor=JITTER,
+        timeout_seconds=execution.timeouts.get(stage),
+    )
+
+
 def _run_stage(
     stage: StageName, config: RunConfig, refs: dict[StageName, ArtifactRef], *, refresh: bool
 ) -> tuple[ArtifactRef, StageRecord]:
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
-    state = TASKS[stage](config, inputs, refresh, return_state=True)
+    state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
     ref: ArtifactRef = state.result()
     action = "reused" if state.name == "Cached" else "computed"
     return ref, StageRecord(key=ref.key, action=action, seconds=time.monotonic() - started)
