@@ -36,6 +36,11 @@ class Seaweed:
         """What clients are told; secrets go by the environment alone."""
         return {**self.credentials, "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": "us-east-1"}
 
+    @property
+    def sockets(self) -> dict[str, Path]:
+        """Files that it listens on, and leaves behind."""
+        return {role: self.folder / f"{role}.sock" for role in ("filer", "s3")}
+
     def command(self) -> list[str]:
         """How it is started, in its folder: the sockets that it would leave in /tmp lie there."""
         options = {
@@ -48,8 +53,7 @@ class Seaweed:
             "master.telemetry": "false",
             "s3.port.iceberg": "0",
             "s3.port.lance": "0",
-            "filer.localSocket": "filer.sock",
-            "s3.localSocket": "s3.sock",
+            **{f"{role}.localSocket": path.name for role, path in self.sockets.items()},
             **{f"{role}.port": str(self.ports[role]) for role in ROLES},
             **{f"{role}.port.grpc": str(self.ports[f"{role}.grpc"]) for role in ROLES},
         }

@@ -28,6 +28,8 @@ class Service:
     family: str
     process: subprocess.Popen[bytes]
     log: Path
+    leaves: Sequence[Path] = ()
+    """Files that it forgets to remove at its end."""
 
     def check(self) -> None:
         """Raise an error with the end of its log when it has ended."""
@@ -58,9 +60,18 @@ class Services:
             for service in reversed(self.services):
                 end_family(service.family)
                 service.process.wait()
+                for path in service.leaves:
+                    path.unlink(missing_ok=True)
             self.guard.communicate()
 
-    def start(self, title: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Service:
+    def start(
+        self,
+        title: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        leaves: Sequence[Path] = (),
+    ) -> Service:
         """Start a process in a session of its own: an interrupt from the keyboard is for this process alone."""
         name = title.replace(" ", "-").lower()
         family, log = f"{self.name}-{name}", self.logs / f"{name}.log"
@@ -75,7 +86,7 @@ class Services:
                 cwd=cwd,
                 start_new_session=True,
             )
-        service = Service(title, family, process, log)
+        service = Service(title, family, process, log, leaves)
         self.services.append(service)
         return service
 

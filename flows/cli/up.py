@@ -56,6 +56,7 @@ def up(
             _check_port(host, port)
             ui = f"http://{LOOPBACK if host == '0.0.0.0' else host}:{port}"
             sign_lock(lock, ui)
+            (folder / "env").unlink(missing_ok=True)
             with notes.status("Starting …") as status:
                 settings = _start(services, folder, host, ui, s3=s3, told=status.update)
             _tell(notes, folder, ui, settings)
@@ -71,7 +72,8 @@ def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, to
     if s3:
         told("Starting the S3 server …")
         seaweed = prepare_seaweed(folder / "s3")
-        services.start("S3", seaweed.command(), seaweed.environment, seaweed.folder)
+        sockets = list(seaweed.sockets.values())
+        services.start("S3", seaweed.command(), seaweed.environment, seaweed.folder, leaves=sockets)
         services.wait(seaweed.is_ready, START_SECONDS, "the start of the S3 server")
         settings |= {**seaweed.environment, "GIF_STORE": f"s3://{BUCKET}/artifacts"}
     inside = {**settings, **SERVER, "PREFECT_HOME": str(folder / "prefect")}

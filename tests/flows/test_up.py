@@ -90,7 +90,8 @@ def up(folder: Path, wait: Wait, *options: str) -> Iterator[Up]:
         )
     started = Up(process, folder / "data", port, log)
     try:
-        wait(lambda: (folder / "data" / "env").exists() or process.poll() is not None, seconds=300, what="all", log=log)
+        told = "Ctrl-C stops everything"
+        wait(lambda: told in log.read_text() or process.poll() is not None, seconds=300, what="all", log=log)
         assert process.poll() is None, log.read_text()
         yield started
     finally:
