@@ -182,7 +182,8 @@ def start_worker(deployed: str) -> Worker:
     def start(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"]
         log = folder / "worker.log"
-        with running(command, log, PREFECT_API_URL=deployed, GIF_STORE=str(folder / "store")) as process:
+        told = {"PREFECT_API_URL": deployed, "GIF_STORE": str(folder / "store"), "PREFECT_LOGGING_LEVEL": "INFO"}
+        with running(command, log, **told) as process:
             wait_until(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
             yield process
 

@@ -80,7 +80,7 @@ def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, to
     told("Starting Prefect's server …")
     command = [python, "-m", "prefect", "server", "start", "--host", host, "--port", ui.rsplit(":", 1)[1]]
     services.start("server", command, inside, project)
-    services.wait(lambda: _ask(f"{ui}/api/health") is True, START_SECONDS, "the start of Prefect's server")
+    services.wait(lambda: ask(f"{ui}/api/health") is True, START_SECONDS, "the start of Prefect's server")
     told("Deploying …")
     services.run("deploy", [python, "-m", "flows.cli", "deploy"], inside, project)
     told("Starting the worker …")
@@ -103,7 +103,7 @@ def _check_port(host: str, port: int) -> None:
         raise GifError(f"somebody listens on port {port} of {host} already: choose another with --port")
 
 
-def _ask(url: str, question: object = None) -> Any:
+def ask(url: str, question: object = None) -> Any:
     """The answer of the server on this machine, or None when there is none; proxies are for other machines."""
     body = None if question is None else json.dumps(question).encode()
     request = Request(url, body, {"Content-Type": "application/json"})
@@ -116,7 +116,7 @@ def _ask(url: str, question: object = None) -> Any:
 
 def _works(ui: str, since: datetime) -> bool:
     """Whether the worker has told the server that it is there."""
-    workers = _ask(f"{ui}/api/work_pools/{POOL}/workers/filter", {}) or []
+    workers = ask(f"{ui}/api/work_pools/{POOL}/workers/filter", {}) or []
     return any(
         worker["name"] == WORKER and datetime.fromisoformat(worker["last_heartbeat_time"]) >= since
         for worker in workers
