@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
+from prefect.tasks import exponential_backoff
 
 from flows.credentials import load_credentials
 from gif_core.artifacts import ArtifactStore
@@ -16,6 +17,7 @@ from gif_core.log_lines import JsonLines, lines_about
 from gif_core.memory_watch import MemoryWatch
 from gif_core.planning import find_inputs, plan_stages
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
+from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 from tasks.embedding import embedding
@@ -38,6 +40,9 @@ TASKS: dict[StageName, StageTask] = {
     "evaluation": evaluation,
     "reporting": reporting,
 }
+
+JITTER = 0.3
+"""Machines that lost the same server do not all come back at once."""
 
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
@@ -102,13 +107,23 @@ def _logs_forwarded() -> Iterator[None]:
             handler.close()
 
 
+def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
+    """The stage's task, tried again and stopped as the run is told to."""
+    return TASKS[stage].with_options(
+        retries=execution.retries,
+        retry_delay_seconds=exponential_backoff(execution.retry_seconds),
+        retry_jitter_factor=JITTER,
+        timeout_seconds=execution.timeouts.get(stage),
+    )
+
+
 def _run_stage(
     stage: StageName, config: RunConfig, refs: dict[StageName, ArtifactRef], *, refresh: bool
 ) -> tuple[ArtifactRef, StageRecord]:
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
     with MemoryWatch() as memory:
-        state = TASKS[stage](config, inputs, refresh, return_state=True)
+        state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
     ref: ArtifactRef = state.result()
     done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
     if state.name == "Cached":

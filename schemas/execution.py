@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from schemas.base import Frozen
+from schemas.stages import StageName
 
 
 class ExecutionConfig(Frozen):
@@ -48,6 +49,12 @@ class ExecutionConfig(Frozen):
     """Let torch.compile make the backbone faster; the first step takes minutes."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass rather than keep them: less memory, more time."""
+    retries: NonNegativeInt = 3
+    """Times that a stage is tried again when a disk, a network or a server was away; bad input is told at once."""
+    retry_seconds: PositiveFloat = 10.0
+    """Pause before the first of them; each further pause is twice as long."""
+    timeouts: dict[StageName, PositiveFloat] = Field(default_factory=dict)
+    """Seconds after which a stage is stopped and its run fails, `{training: 86400}`; others have all the time."""
     tensorboard: Path | None = None
     """Folder to which training writes events that TensorBoard shows live, one below it for each model."""
     wandb: str | None = None

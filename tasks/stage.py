@@ -22,6 +22,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
+from tasks.retries import try_again
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,13 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
     """
 
     def decorate(work: Work) -> StageTask:
-        @task(name=stage, description=work.__doc__, cache_policy=NO_CACHE, persist_result=False)
+        @task(
+            name=stage,
+            description=work.__doc__,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retry_condition_fn=try_again,
+        )
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
             store = ArtifactStore(config.store)
             opened = {name: store.open(ref) for name, ref in inputs.items()}

@@ -18,6 +18,7 @@ from gif_core.training_worker import open_checkpoints, run_job
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.training import TrainingJob
+from tasks.limits import training_slot
 from tasks.progress import track
 from tasks.stage import Inputs, stage_task
 from tasks.torchrun import count_processes, rendezvous_options, run_module
@@ -42,7 +43,7 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     checkpoints = open_checkpoints(job)
     if draft.anew:
         checkpoints.remove()
-    with _open_logs(config, draft) as logs:
+    with training_slot(config.execution), _open_logs(config, draft) as logs:
         for report in track(_run(job, config, draft), "training", lambda at: (at.step, at.steps), _describe):
             logs.add(report)
     result = checkpoints.newest()

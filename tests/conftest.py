@@ -99,6 +99,32 @@ def answers(url: str) -> bool:
         return False
 
 
+Server = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
+
+
+@contextmanager
+def prefect_server(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A real Prefect server with a database of its own, once it is healthy."""
+    log = home / "server.log"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with running(command, log, PREFECT_HOME=str(home)) as process:
+        url = f"http://127.0.0.1:{port}/api/health"
+        wait_until(lambda: answers(url), seconds=180, what="the Prefect server's answer", log=log)
+        yield process
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Server:
+    """Starts a Prefect server of a test's own; it is always stopped."""
+    return prefect_server
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody listens on."""
+    return free_port()
+
+
 @pytest.fixture(scope="session")
 def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the Prefect server keeps its database and its log."""
@@ -107,13 +133,10 @@ def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_api(prefect_home: Path) -> Iterator[str]:
-    """The API of a real Prefect server with a database of its own."""
-    home, port = prefect_home, free_port()
-    url, log = f"http://127.0.0.1:{port}/api", home / "server.log"
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with running(command, log, PREFECT_HOME=str(home)):
-        wait_until(lambda: answers(f"{url}/health"), seconds=180, what="the Prefect server's answer", log=log)
-        yield url
+    """The API of a real Prefect server that all tests share."""
+    port = free_port()
+    with prefect_server(prefect_home, port):
+        yield f"http://127.0.0.1:{port}/api"
 
 
 @pytest.fixture
@@ -123,6 +146,54 @@ def prefect(prefect_api: str) -> Iterator[str]:
 
     with temporary_settings({PREFECT_API_URL: prefect_api, PREFECT_LOGGING_LEVEL: "WARNING"}):
         yield prefect_api
+
+
+Command = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def prefect_command(prefect_api: str) -> Command:
+    """Runs `prefect …` on the real server and gives what it prints."""
+
+    def run(*arguments: str) -> str:
+        return run_module("prefect", *arguments, PREFECT_API_URL=prefect_api)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def deployed(prefect_api: str) -> str:
+    """The real server with all that `gif deploy` puts on it."""
+    run_module("flows.cli", "deploy", PREFECT_API_URL=prefect_api)
+    return prefect_api
+
+
+def run_module(module: str, *arguments: str, **environment: str) -> str:
+    command, settings = [sys.executable, "-m", module, *arguments], {**QUIET, "COLUMNS": "200", **environment}
+    done = subprocess.run(
+        command, cwd=PROJECT, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+Worker = Callable[[Path], AbstractContextManager[subprocess.Popen[bytes]]]
+
+
+@pytest.fixture(scope="session")
+def start_worker(deployed: str) -> Worker:
+    """Starts a worker that takes runs of the deployments; they keep their artifacts in the folder `store`."""
+
+    @contextmanager
+    def start(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"]
+        log = folder / "worker.log"
+        told = {"PREFECT_API_URL": deployed, "GIF_STORE": str(folder / "store"), "PREFECT_LOGGING_LEVEL": "INFO"}
+        with running(command, log, **told) as process:
+            wait_until(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
+            yield process
+
+    return start
 
 
 @pytest.fixture(scope="session")

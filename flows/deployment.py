@@ -1,0 +1,66 @@
+"""What a Prefect server needs besides deployments: a work pool, a limit of trainings, and a watch over dead runs."""
+
+from datetime import timedelta
+from typing import Final
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+
+from tasks.limits import TRAINING_LIMIT
+
+FLOWS: Final = ["gif", "retrain"]
+WATCH: Final = "gif: runs whose process is gone"
+SILENCE: Final = timedelta(seconds=90)
+"""Three heartbeats (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30`)."""
+ENDS: Final = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
+HEARTBEAT: Final = "prefect.flow-run.heartbeat"
+
+
+def ensure_pool(name: str, kind: str) -> None:
+    """Make the work pool unless it is there."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(name)
+        except ObjectNotFound:
+            client.create_work_pool(WorkPoolCreate(name=name, type=kind))
+
+
+def ensure_limit(trainings: int = 1) -> None:
+    """Let so many trainings run at a time, unless somebody has set another number."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_global_concurrency_limit_by_name(TRAINING_LIMIT)
+        except ObjectNotFound:
+            client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=TRAINING_LIMIT, limit=trainings))
+
+
+def ensure_watch() -> None:
+    """Mark runs as Crashed that have told that they live, and then neither tell so any more nor that they ended."""
+    with get_client(sync_client=True) as client:
+        if not client.read_automations_by_name(WATCH):
+            client.create_automation(_watch())
+
+
+def _watch() -> AutomationCore:
+    trigger = EventTrigger(
+        match={"prefect.resource.id": "prefect.flow-run.*"},
+        match_related={"prefect.resource.role": "flow", "prefect.resource.name": FLOWS},
+        for_each={"prefect.resource.id"},
+        after={HEARTBEAT},
+        expect={HEARTBEAT, *ENDS},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=SILENCE,
+    )
+    message = "Its process has not been heard of for 90 seconds. What it published is safe: run it again to go on."
+    crashed = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message)
+    return AutomationCore(
+        name=WATCH,
+        description="Marks runs of gif as Crashed when their heartbeats stop.",
+        trigger=trigger,
+        actions=[crashed],
+    )

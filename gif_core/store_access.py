@@ -1,0 +1,75 @@
+"""Whether a store does what artifacts rely on: write, create only once, read, replace, list, delete."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gif_core.artifacts.storage import Storage, open_storage
+from schemas.errors import GifError
+
+FOLDER = "doctor"
+
+
+class CarelessStoreError(GifError):
+    """The store answers, but would lose or mix up artifacts."""
+
+
+@dataclass(frozen=True)
+class AccessStep:
+    """One thing that the store was asked to do, and how long it took."""
+
+    name: str
+    seconds: float
+
+
+def try_store(address: str) -> Iterator[AccessStep]:
+    """Do everything once with a small file, which is gone at the end; what goes wrong is raised as it comes."""
+    storage, path = open_storage(address), f"{FOLDER}/{secrets.token_hex(8)}"
+    try:
+        yield _timed("write", lambda: storage.create(path, b"first"))
+        yield _timed("create only once", lambda: _check_exclusive(storage, path))
+        yield _timed("read", lambda: _check_content(storage, path, b"first"))
+        yield _timed("replace", lambda: storage.replace(path, b"second"))
+        yield _timed("list", lambda: _check_listing(storage, path, len(b"second")))
+    finally:
+        storage.remove(path)
+    yield _timed("delete", lambda: _check_gone(storage, path))
+
+
+def _timed(name: str, act: Callable[[], None]) -> AccessStep:
+    begun = time.monotonic()
+    act()
+    return AccessStep(name, time.monotonic() - begun)
+
+
+def _check_exclusive(storage: Storage, path: str) -> None:
+    """A second conditional create must fail, and must leave the first content alone."""
+    try:
+        storage.create(path, b"other")
+    except FileExistsError:
+        _check_content(storage, path, b"first")
+        return
+    raise CarelessStoreError(
+        "it overwrites files that were to be created only if they are not there (If-None-Match): two runs could "
+        "publish over each other. AWS S3, SeaweedFS and MinIO honour it; 'rclone serve s3' does not"
+    )
+
+
+def _check_content(storage: Storage, path: str, content: bytes) -> None:
+    found = storage.read(path)
+    if found != content:
+        raise CarelessStoreError(f"it gave back {found!r} where {content!r} had been written")
+
+
+def _check_listing(storage: Storage, path: str, size: int) -> None:
+    if (path, size) not in {(file.path, file.size) for file in storage.find(FOLDER)}:
+        raise CarelessStoreError("a file that was just written is not listed: the store is not consistent")
+
+
+def _check_gone(storage: Storage, path: str) -> None:
+    try:
+        storage.read(path)
+    except FileNotFoundError:
+        return
+    raise CarelessStoreError("a file that was deleted can still be read")

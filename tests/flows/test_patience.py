@@ -1,0 +1,66 @@
+"""A stage of the real flow is tried again after a fault that passes, but not after bad input, and it can time out."""
+
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import TaskRun
+from prefect.states import State
+
+from flows.pipeline import gif
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.runs import list_runs
+from schemas.loading import load_config
+from schemas.run import RunConfig
+
+pytestmark = pytest.mark.usefixtures("prefect")
+
+
+def ingestion_of(state: State) -> TaskRun:
+    """How the server has recorded the first stage."""
+    run = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        return next(task for task in client.read_task_runs(flow_run_filter=run) if task.name.startswith("ingestion"))
+
+
+def with_source(config: RunConfig, path: Path) -> RunConfig:
+    """Faces in a folder; a pause of a moment before a stage is tried again."""
+    source = {"kind": "folder", "path": str(path)}
+    return load_config(config, [f"ingestion.sources=[{source}]", "execution.retry_seconds=0.1", "execution.retries=2"])
+
+
+def test_a_fault_that_passes_is_tried_again(tiny: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks import ingestion as stage
+
+    faults = iter([ConnectionResetError("the store was away"), TimeoutError("and again")])
+    whole = stage.ingest
+
+    def stumble(*given: object, **named: object) -> object:
+        for fault in faults:
+            raise fault
+        return whole(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stage, "ingest", stumble)
+    state = gif(load_config(tiny, ["execution.retry_seconds=0.1"]), only="ingestion", return_state=True)
+    assert state.is_completed()
+    assert ingestion_of(state).run_count == 3
+
+
+def test_a_source_that_is_not_there_is_told_at_once(tiny: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "faces" / "a").mkdir(parents=True)
+    (tmp_path / "faces" / "a" / "1.jpg").write_bytes(b"no image")
+    state = gif(with_source(tiny, tmp_path / "faces"), only="ingestion", return_state=True)
+    assert state.is_failed()
+    assert ingestion_of(state).run_count == 1
+
+
+def test_a_stage_that_takes_too_long_is_stopped_and_the_record_says_so(tiny: RunConfig) -> None:
+    many = "ingestion.sources=[{kind: synthetic, identities: 20000, smallest: 3, largest: 6}]"
+    config = load_config(tiny, [many, "execution.timeouts.ingestion=1.5"])
+    state = gif(config, only="ingestion", return_state=True)
+    assert ingestion_of(state).state_name == "TimedOut"
+    assert ingestion_of(state).run_count == 1
+    record = list_runs(ArtifactStore(config.store))[0]
+    assert record.state == "failed"
+    assert "1.5 second" in str(record.error)
