@@ -24,6 +24,7 @@ from tasks.embedding import embedding
 from tasks.evaluation import evaluation
 from tasks.ingestion import ingestion
 from tasks.reporting import reporting
+from tasks.results import keep_results_in
 from tasks.separation import separation
 from tasks.stage import StageTask
 from tasks.tokenization import tokenization
@@ -49,6 +50,7 @@ def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Coll
     """Run the selected stages on what the store holds, and write down after each what came of it."""
     load_credentials()
     store = ArtifactStore(config.store)
+    keep_results_in(store.storage.url)
     with _logs_forwarded():
         refs = find_inputs(plan_stages(store, config, selected), selected)
         return _run_and_record(store, config, selected, refs, refresh)

@@ -7,7 +7,6 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.artifacts import create_table_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
@@ -22,6 +21,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
+from tasks.results import result_key
 from tasks.retries import try_again
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,10 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
         @task(
             name=stage,
             description=work.__doc__,
-            cache_policy=NO_CACHE,
-            persist_result=False,
+            cache_key_fn=result_key,
+            refresh_cache=True,
+            persist_result=True,
+            result_serializer="json",
             retry_condition_fn=try_again,
         )
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:

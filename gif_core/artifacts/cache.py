@@ -1,10 +1,8 @@
 """Local copies of files of remote stores, named by their content and verified whenever they are opened.
 
-The cache is bounded: what was used least recently goes first, and nothing that a living process has asked for. Which
-that is, every process writes down in a file of its own below `uses`, whose name tells whether it still runs.
+The cache is bounded: what was used least recently goes first, and nothing that a living process has asked for (`uses`).
 """
 
-import atexit
 import fcntl
 import logging
 import os
@@ -13,13 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 from gif_core.artifacts.attempts import attempt_name, owner_state
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
+from gif_core.artifacts.uses import in_use, note_use, sweep_uses
 from gif_core.artifacts.verification import note_verified, verify_file
 from gif_core.formatting import parse_size, size
 from schemas.artifacts import StoredFile
@@ -78,10 +76,15 @@ def draft_folder(attempt: str) -> Path:
 
 
 def sweep_drafts() -> None:
-    """Remove what processes of this machine left behind when they died: drafts, half downloads, notes of use."""
+    """Remove what processes of this machine left behind when they died: drafts and half downloads."""
     for left in cache_folder().glob("*/*"):
-        if left.parent.name in ("drafts", "partial", "uses") and _is_over(left):
+        if left.parent.name in ("drafts", "partial") and _is_over(left):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _sweep() -> None:
+    sweep_drafts()
+    sweep_uses(cache_folder())
 
 
 def _is_over(left: Path) -> bool:
@@ -94,7 +97,7 @@ def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
     """The local copy of a stored file: from the cache if it is there and whole, else downloaded."""
     copy = _place(file)
     with _locked(fcntl.LOCK_SH):
-        _note_use(file.sha256)
+        note_use(cache_folder(), file.sha256)
         there = copy.is_file()
     if there and _is_whole(copy, file):
         return copy
@@ -115,7 +118,7 @@ def keep(source: Path, file: StoredFile) -> None:
     """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
     make_room(file.size)
     with _locked(fcntl.LOCK_SH):
-        _note_use(file.sha256)
+        note_use(cache_folder(), file.sha256)
     copy = _place(file)
     partial = _made(cache_folder() / "partial") / attempt_name()
     os.link(source, partial)
@@ -130,7 +133,7 @@ def make_room(wanted: int) -> None:
         held = sum(file.size for file in files)
         excess = held + wanted - cache_limit(held)
         if excess > 0:
-            sweep_drafts()
+            _sweep()
             excess -= _evict(files, excess)
     if excess > 0:
         logger.warning(
@@ -144,17 +147,17 @@ def make_room(wanted: int) -> None:
 def clear() -> int:
     """Remove every copy that no living process uses, and what dead ones left; the bytes that went."""
     with _locked(fcntl.LOCK_EX):
-        sweep_drafts()
+        _sweep()
         files = cached_files()
         return _evict(files, sum(file.size for file in files) + 1)
 
 
 def describe() -> CacheUse:
     """How much there is, and how much of it is in use."""
-    files, used = cached_files(), _in_use()
+    files, used = cached_files(), in_use(cache_folder())
     held = sum(file.size for file in files)
-    in_use = sum(file.size for file in files if file.digest in used)
-    return CacheUse(cache_folder(), len(files), held, cache_limit(held), in_use)
+    busy = sum(file.size for file in files if file.digest in used)
+    return CacheUse(cache_folder(), len(files), held, cache_limit(held), busy)
 
 
 def cached_files() -> list[CachedFile]:
@@ -170,7 +173,7 @@ def cached_files() -> list[CachedFile]:
 
 
 def _evict(files: list[CachedFile], excess: int) -> int:
-    used, freed = _in_use(), 0
+    used, freed = in_use(cache_folder()), 0
     for file in files:
         if freed >= excess:
             break
@@ -197,32 +200,6 @@ def _is_whole(copy: Path, file: StoredFile) -> bool:
         copy.unlink(missing_ok=True)
         return False
     return True
-
-
-def _in_use() -> set[str]:
-    """Digests that living processes have asked for; of other machines nobody knows, so those count for a week."""
-    used: set[str] = set()
-    for notes in (cache_folder() / "uses").glob("*"):
-        if not _is_over(notes):
-            used |= set(notes.read_text().split())
-    return used
-
-
-def _note_use(digest: str) -> None:
-    notes, noted = _notes(os.getpid(), cache_folder())
-    if digest in noted and notes.exists():
-        return
-    with (_made(notes.parent) / notes.name).open("a") as file:
-        file.write(f"{digest}\n")
-    noted.add(digest)
-
-
-@cache
-def _notes(process: int, folder: Path) -> tuple[Path, set[str]]:
-    """Where this process writes down what it uses, and what is written there; it goes with the process."""
-    notes = folder / "uses" / attempt_name()
-    atexit.register(lambda: notes.unlink(missing_ok=True) if os.getpid() == process else None)
-    return notes, set()
 
 
 @contextmanager

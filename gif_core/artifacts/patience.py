@@ -39,7 +39,10 @@ PASSING_CODES: Final = {
     "ConditionalRequestConflict",
     "OperationAborted",
     "IncompleteBody",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
 }
+"""Answers below 500 that another request may not get: bytes damaged or lost on the way, and writers in turn."""
 _jitter = random.Random()
 
 

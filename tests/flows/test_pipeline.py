@@ -16,6 +16,8 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 from prefect.exceptions import PrefectException
+from prefect.results import ResultStore
+from prefect.serializers import JSONSerializer
 
 from flows.pipeline import gif
 from flows.tokenization import tokenization
@@ -23,9 +25,11 @@ from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run, list_runs
 from gif_core.artifacts.tags import list_tags
 from gif_core.artifacts.upkeep import find_leftovers, verify_artifacts
+from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.loading import load_config
 from schemas.run import RunConfig
 from schemas.stages import STAGES
+from tasks.results import StoreResults
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
@@ -197,3 +201,24 @@ def test_the_whole_pipeline_runs_on_s3_and_reuses_it(s3_url: str, finished: RunC
     config = changed(finished, f"store={s3_url}")
     assert computed(gif(config, return_state=True)) == set(STAGES)
     assert reused(gif(config, return_state=True)) == set(STAGES)
+
+
+@pytest.mark.parametrize("place", ["local", "s3"])
+def test_results_of_the_flow_and_its_tasks_lie_in_the_store_of_the_run(
+    finished: RunConfig, tmp_path: Path, place: str, request: pytest.FixtureRequest
+) -> None:
+    address = str(tmp_path / "store") if place == "local" else request.getfixturevalue("s3_url")
+    config = changed(finished, f"store={address}")
+    state = gif(config, only="ingestion", return_state=True)
+    with get_client(sync_client=True) as client:
+        told = client.read_flow_run(state.state_details.flow_run_id)
+        [task] = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+        )
+    assert told.state
+    assert task.state
+    results = ResultStore(result_storage=StoreResults(store=address), serializer=JSONSerializer())
+    record, ref = (results.read(found.data.storage_key).result for found in (told.state, task.state))
+    assert RunRecord.model_validate(record) == list_runs(ArtifactStore(address))[0]
+    assert ArtifactRef.model_validate(ref).key == list_runs(ArtifactStore(address))[0].stages["ingestion"].key
+    assert len(list(ArtifactStore(address).storage.find("prefect"))) == 2

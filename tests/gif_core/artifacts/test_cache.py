@@ -89,13 +89,17 @@ def test_what_a_process_used_that_has_died_may_go(store: ArtifactStore) -> None:
     assert [path for kind in ("uses", "partial") for path in cache.cache_folder().glob(f"{kind}/*")] == []
 
 
-def test_what_another_machine_noted_counts_as_used(store: ArtifactStore) -> None:
+def test_a_list_that_a_process_holds_counts_whatever_it_is_called_and_one_that_nobody_holds_does_not(
+    store: ArtifactStore,
+) -> None:
     fetch(store.storage, "a", stored(store, "a"))
     (notes,) = cache.cache_folder().glob("uses/*")
-    notes.rename(notes.with_name(f"otherhost-{os.getpid()}-abc"))
+    held = notes.rename(notes.with_name("otherhost-1-abc"))
     assert clear() == 0
-    os.utime(notes.with_name(f"otherhost-{os.getpid()}-abc"), (1, 1))
+    notes.write_text(held.read_text())
+    held.unlink()
     assert clear() == 400
+    assert not notes.exists()
 
 
 def test_a_copy_that_was_damaged_is_fetched_again_and_a_damaged_original_is_refused(store: ArtifactStore) -> None:

@@ -1,0 +1,67 @@
+"""Which copies of the cache are in use: each process keeps a list of them, locked for as long as it lives.
+
+Lists are read and written under the lock of the cache. A lock goes with its process, however that ends, and is seen by
+all containers of a machine.
+"""
+
+import atexit
+import fcntl
+import os
+from functools import cache
+from pathlib import Path
+from typing import IO, Final
+
+from gif_core.artifacts.attempts import attempt_name
+
+USES: Final = "uses"
+
+
+def note_use(folder: Path, digest: str) -> None:
+    """Write down that this process uses the content with this digest."""
+    notes, noted = _own_list(os.getpid(), folder)
+    if not Path(notes.name).exists():
+        _own_list.cache_clear()
+        notes, noted = _own_list(os.getpid(), folder)
+    if digest not in noted:
+        notes.write(f"{digest}\n")
+        notes.flush()
+        noted.add(digest)
+
+
+def in_use(folder: Path) -> set[str]:
+    """Digests that living processes have written down."""
+    lists = [path.read_text() for path in (folder / USES).glob("*") if _is_held(path)]
+    return set("".join(lists).split())
+
+
+def sweep_uses(folder: Path) -> None:
+    """Remove the lists of the dead."""
+    for path in (folder / USES).glob("*"):
+        if not _is_held(path):
+            path.unlink(missing_ok=True)
+
+
+@cache
+def _own_list(process: int, folder: Path) -> tuple[IO[str], set[str]]:
+    path = folder / USES / attempt_name()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notes = path.open("a")
+    fcntl.flock(notes, fcntl.LOCK_EX)
+    atexit.register(_end, process, notes)
+    return notes, set()
+
+
+def _end(process: int, notes: IO[str]) -> None:
+    """A fork has its parent's list too: only the one who began it ends it."""
+    if os.getpid() == process:
+        Path(notes.name).unlink(missing_ok=True)
+    notes.close()
+
+
+def _is_held(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
