@@ -1,5 +1,5 @@
 # make demo   the whole pipeline on synthetic faces, in minutes on a laptop
-# make test   format, lint, types, layers and tests
+# make test   format, lint, types, layers and tests; also: make test-slow, make coverage
 #
 # Both set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
 # On a host with GPUs: make demo FAISS=gpu
@@ -9,13 +9,18 @@ FAISS ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo test test-slow check format clean
+TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo test test-slow coverage check format clean
 
 demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
 
 test: check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(TESTS)
+
+coverage: .venv/ready-$(FAISS)-dev
+	$(TESTS) --cov --cov-report=term:skip-covered
 
 test-slow: .venv/ready-$(FAISS)-dev
 	$(BIN)/python -m pytest -m slow
