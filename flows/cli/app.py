@@ -15,6 +15,7 @@ from flows.cli import (
     encoders,
     export,
     faces,
+    promote,
     recognition,
     run,
     runs,
@@ -32,6 +33,10 @@ app = typer.Typer(
 )
 app.command("demo")(run.demo)
 app.command("run")(run.run)
+app.command("retrain")(promote.retrain)
+app.command("promote")(promote.promote)
+app.command("rollback")(promote.rollback)
+app.command("champion")(promote.champion)
 app.command("sql")(sql.sql)
 app.command("compare")(compare.compare)
 app.command("encode")(encoders.encode)

@@ -40,7 +40,8 @@ def sql(
 ) -> None:
     """Ask SQL questions of a run; nothing can be changed.
 
-    Tables: codes, nodes, meta, code_quality, identities, held_out, vectors, metrics, artifacts, quarantine.
+    Tables: codes, nodes, meta, code_quality, identities, held_out, vectors, metrics, artifacts, decisions,
+    quarantine.
 
     Examples:
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
