@@ -1,6 +1,6 @@
 # make demo   the whole pipeline on synthetic faces, in minutes on a laptop
 # make up     a Prefect server, a worker, the deployments and an S3 server, until Ctrl-C
-# make test   format, lint, types, layers and tests
+# make test   format, lint, types, layers and tests; also: make test-slow, make coverage
 #
 # All set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
 # On a host with GPUs: make demo FAISS=gpu
@@ -10,7 +10,9 @@ FAISS ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo up test test-slow check format clean
+TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo up test test-slow coverage check format clean
 
 demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
@@ -19,7 +21,10 @@ up: .venv/ready-$(FAISS)-s3
 	$(BIN)/gif up --s3
 
 test: check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(TESTS)
+
+coverage: .venv/ready-$(FAISS)-dev
+	$(TESTS) --cov --cov-report=term:skip-covered
 
 test-slow: .venv/ready-$(FAISS)-dev
 	$(BIN)/python -m pytest -m slow

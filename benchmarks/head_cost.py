@@ -32,6 +32,7 @@ from torch.optim import SGD
 
 from gif_core.heads.base import Head
 from gif_core.heads.building import build_head
+from gif_core.inputs import expect_scattered
 from gif_core.tokenization import code_shape
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
@@ -42,7 +43,15 @@ SECONDS = 2.0
 """A point is repeated in its process for so long."""
 LONG = 10.0
 """A point whose step takes more seconds has one round."""
-HEADS = {"arcface": "ArcFace FC", "pfc0.3": "PartialFC 0.3", "pfc0.1": "PartialFC 0.1", "gif": "GIF"}
+CODES = {"gif": TrainingConfig(), "paper": TrainingConfig(negatives=0)}
+"""Heads that learn codes: the project's default, and the paper's loss."""
+HEADS = {
+    "arcface": "ArcFace FC",
+    "pfc0.3": "PartialFC 0.3",
+    "pfc0.1": "PartialFC 0.1",
+    "gif": "GIF",
+    "paper": "GIF, paper's loss",
+}
 IDENTITIES = (10_000, 100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000)
 GPU_BYTES = 12e9
 MEMORY = ("GiB of memory", "bytes", 2.0**-30)
@@ -54,7 +63,7 @@ PANELS = {
 LEFT, TOP, WIDTH, HEIGHT, STEP = 60, 40, 300, 230, 450
 """Of a panel in the picture, and from one panel to the next."""
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
-COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6")
+COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6", "#2da06f")
 
 
 def bytes_per_identity(name: str) -> float:
@@ -64,14 +73,14 @@ def bytes_per_identity(name: str) -> float:
     Sampled rows: all weights and momenta, and the same four for the sample.
     """
     sample = 3 * DIM + max(BATCH, DIM)
-    if name == "gif":
+    if name in CODES:
         return 0.0
     return 4.0 * (sample if name == "arcface" else 2 * DIM + float(name.removeprefix("pfc")) * sample)
 
 
 def build(name: str, identities: int, length: int | None, folder: Path, device: torch.device) -> Head:
     """The head; that of gif looks into sparse files."""
-    if name != "gif":
+    if name not in CODES:
         rate = {} if name == "arcface" else {"sample_rate": float(name.removeprefix("pfc"))}
         config = TrainingConfig(head="partial_fc" if rate else "arcface", **rate)
         return build_head(config, np.empty((identities, 0)), np.broadcast_to(np.float32(0), (identities, DIM))).to(
@@ -79,9 +88,9 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
         )
     shape = code_shape(identities, TokenizationConfig(length=length))
     largest = np.full((1, shape.length), shape.range - 1, np.int32)
-    head = build_head(TrainingConfig(), largest, np.zeros((1, DIM), np.float32)).to(device)
+    head = build_head(CODES[name], largest, np.zeros((1, DIM), np.float32)).to(device)
     head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
-    head.code_vectors_ND = np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM))
+    head.code_vectors_ND = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
     return head
 
 
@@ -184,32 +193,33 @@ def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     for point, values in found.items():
         name, identities, length = point.split(":")
         shape = code_shape(int(identities), TokenizationConfig(length=int(length) or None))
-        code = f"{shape.length} × {shape.range}" if name == "gif" else ""
-        computed = f"{int(identities) * bytes_per_identity(name) / 2**20:12.0f}" if name != "gif" else " " * 12
+        code = f"{shape.length} × {shape.range}" if name in CODES else ""
+        computed = f"{int(identities) * bytes_per_identity(name) / 2**20:12.0f}" if name not in CODES else " " * 12
         times = f"{1e3 * values['seconds']:9.1f} {1e3 * values['processor_seconds']:12.1f}"
         print(f"{HEADS[name]:14} {int(identities):11,}  {code:>7} {times} {values['bytes'] / 2**20:7.0f} {computed}")
-    ratios = {f"{over}/gif@{at}": ratio(found, over, at) for over in HEADS for at in (100_000, 1_000_000)}
-    ratios = {name: value for name, value in ratios.items() if value and not name.startswith("gif/")}
+    pairs = [(over, ours, at) for over in HEADS if over not in CODES for ours in CODES for at in (100_000, 1_000_000)]
+    ratios = {f"{over}/{ours}@{at}": ratio(found, over, ours, at) for over, ours, at in pairs}
+    ratios = {name: value for name, value in ratios.items() if value}
     for name, value in ratios.items():
         parts = f"{value['time']} by the clock, {value['processor']} of the processor, {value['memory']} of memory"
         print(f"{name}: {parts}")
     flat = flatness(found)
     for name, value in flat.items():
         print(f"{name}: {value}")
-    ends = {name: int(GPU_BYTES / bytes_per_identity(name)) for name in HEADS if name != "gif"}
+    ends = {name: int(GPU_BYTES / bytes_per_identity(name)) for name in HEADS if name not in CODES}
     print("a GPU of 12 GB is full (computed from the bytes above, the head alone) at", end=" ")
     print(", ".join(f"{end:,} identities with {HEADS[name]}" for name, end in ends.items()), end="; ")
     print("with GIF nothing on it grows with the identities")
     return {"ratios": ratios, **flat, "identities_on_12_gb": ends}
 
 
-def ratio(found: dict[str, dict[str, float]], name: str, identities: int) -> dict[str, float] | None:
-    """Time and memory of a head over those of gif at the same number of identities."""
-    ours, other = found.get(f"gif:{identities}:0"), found.get(f"{name}:{identities}:0")
-    if ours is None or other is None:
+def ratio(found: dict[str, dict[str, float]], name: str, over: str, identities: int) -> dict[str, float] | None:
+    """Time and memory of a head over those of one that learns codes, at the same number of identities."""
+    codes, other = found.get(f"{over}:{identities}:0"), found.get(f"{name}:{identities}:0")
+    if codes is None or other is None:
         return None
     parts = {"time": "seconds", "processor": "processor_seconds", "memory": "bytes"}
-    return {part: round(other[key] / ours[key], 1) for part, key in parts.items()}
+    return {part: round(other[key] / codes[key], 1) for part, key in parts.items()}
 
 
 def flatness(found: dict[str, dict[str, float]]) -> dict[str, float]:

@@ -1,15 +1,22 @@
 """Running stages in order and keeping the run's record."""
 
+import itertools
 import logging
+import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
 
 from prefect.logging.handlers import APILogHandler
 from prefect.tasks import exponential_backoff
 
+from flows.credentials import load_credentials
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.log_lines import JsonLines, lines_about
+from gif_core.memory_watch import MemoryWatch
 from gif_core.planning import find_inputs, plan_stages
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
@@ -24,6 +31,8 @@ from tasks.stage import StageTask
 from tasks.tokenization import tokenization
 from tasks.training import training
 
+logger = logging.getLogger(__name__)
+
 TASKS: dict[StageName, StageTask] = {
     "ingestion": ingestion,
     "embedding": embedding,
@@ -36,49 +45,72 @@ TASKS: dict[StageName, StageTask] = {
 
 JITTER = 0.3
 """Machines that lost the same server do not all come back at once."""
+NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
     """Run the selected stages on what the store holds, and write down after each what came of it."""
+    load_credentials()
     store = ArtifactStore(config.store)
-    with _logs_forwarded():
+    with logs_forwarded():
         refs = find_inputs(plan_stages(store, config, selected), selected)
-        return _run_and_record(store, config, selected, refs, refresh)
+        return continue_run(store, begin_run(store, config), config, selected, refs, refresh)
 
 
-def _run_and_record(
+def continue_run(
     store: ArtifactStore,
+    record: RunRecord,
     config: RunConfig,
     selected: Collection[StageName],
-    refs: dict[StageName, ArtifactRef],
-    refresh: Collection[StageName],
+    given: Mapping[StageName, ArtifactRef] = NOTHING,
+    refresh: Collection[StageName] = (),
 ) -> RunRecord:
-    record = begin_run(store, config)
+    """Run more stages of a run, on what it has made so far and on what is given."""
+    refs = {**given, **refs_of(store, record)}
+    record = save_run(store, record, config=config.model_dump(mode="json"), state="running")
     try:
         for stage in selected:
             record = save_run(store, record, current=stage)
-            refs[stage], done = _run_stage(stage, config, refs, refresh=stage in refresh)
+            with lines_about(run=record.run_id, stage=stage):
+                refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh)
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        save_run(store, record, state=state, error=f"{type(error).__name__}: {error}")
+        _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
     return save_run(store, record, state="completed", current=None)
 
 
+def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
+    """Write down how a run ended, unless that is just what cannot be done."""
+    try:
+        with store.storage.hurried():
+            save_run(store, record, state=state, error=error)
+    except OSError as fault:
+        logger.warning("run %s could not be recorded as %s: %s", record.run_id, state, fault)
+
+
 @contextmanager
-def _logs_forwarded() -> Iterator[None]:
-    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them."""
-    handler = APILogHandler()
+def logs_forwarded() -> Iterator[None]:
+    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them.
+
+    With `GIF_LOG` in the environment they are also added to that file, one JSON object each.
+    """
+    handlers: list[logging.Handler] = [APILogHandler()]
+    if path := os.environ.get("GIF_LOG"):
+        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        handlers[-1].setFormatter(JsonLines())
     loggers = [logging.getLogger(layer) for layer in ("flows", "tasks", "gif_core")]
-    for logger in loggers:
+    for logger, handler in itertools.product(loggers, handlers):
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger in loggers:
+        for logger, handler in itertools.product(loggers, handlers):
             logger.removeHandler(handler)
+        for handler in handlers[1:]:
+            handler.close()
 
 
 def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
@@ -91,12 +123,23 @@ def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
     )
 
 
-def _run_stage(
-    stage: StageName, config: RunConfig, refs: dict[StageName, ArtifactRef], *, refresh: bool
+def refs_of(store: ArtifactStore, record: RunRecord) -> dict[StageName, ArtifactRef]:
+    """What a run has made or reused."""
+    return {stage: store.ref(stage, done.key) for stage, done in record.stages.items()}
+
+
+def run_stage(
+    stage: StageName, config: RunConfig, refs: Mapping[StageName, ArtifactRef], *, refresh: bool = False
 ) -> tuple[ArtifactRef, StageRecord]:
+    """Run one stage on what is given, without writing it down."""
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
-    state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
+    with MemoryWatch() as memory:
+        state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
     ref: ArtifactRef = state.result()
-    action = "reused" if state.name == "Cached" else "computed"
-    return ref, StageRecord(key=ref.key, action=action, seconds=time.monotonic() - started)
+    done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
+    if state.name == "Cached":
+        return ref, done
+    made = ArtifactStore(config.store).open(ref).manifest
+    figures = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
+    return ref, done.model_copy(update=figures)

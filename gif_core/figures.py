@@ -200,8 +200,9 @@ def draw_cmc(curves: Mapping[str, Curve]) -> go.Figure:
     if len(curves) == 1:
         figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
     longest = max(len(curve.x) for curve in curves.values())
+    lowest = min(float(np.min(curve.y)) for curve in curves.values())
     figure.update_xaxes(tickformat=",d", dtick=max(1, round(longest / 10)), tick0=1)
-    return figure.update_yaxes(tickformat=".1~%")
+    return figure.update_yaxes(tickformat=".1~%", range=[max(0.0, 1.2 * lowest - 0.25), 1.01])
 
 
 def draw_head_cost(

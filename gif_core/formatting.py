@@ -1,5 +1,6 @@
 """Numbers and dates as people read them."""
 
+import re
 from datetime import UTC, datetime
 
 
@@ -36,6 +37,14 @@ def size(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:,.1f} TB"
+
+
+def parse_size(text: str, name: str) -> int:
+    """Bytes of a size as people write it, such as `50 GB`; `name` is what it was given for."""
+    given = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?\s*", text)
+    if not given:
+        raise ValueError(f"{name} is a size such as 50GB, 800 MB or a number of bytes, not {text!r}")
+    return int(float(given[1]) * 1000 ** " kMGT".index(given[2] or " "))
 
 
 def moment(when: datetime) -> str:

@@ -1,7 +1,9 @@
 """Opening what other stages have published."""
 
 import json
+import mmap
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +25,11 @@ def open_code_vectors(separation: Artifact) -> NDArray[np.float32]:
     return map_tensor(separation.path("code_vectors.safetensors"), "code_vectors")
 
 
-def map_tensor(path: Path, name: str) -> NDArray[np.float32]:
-    """A 32-bit float tensor of a safetensors file, read-only, of which only what is used is read."""
+def map_tensor(path: Path, name: str, *, scattered: bool = False) -> NDArray[np.float32]:
+    """A 32-bit float tensor of a safetensors file, read-only, of which only what is used is read.
+
+    `scattered`: rows are asked for here and there, so the system shall not read their neighbours as well.
+    """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(_HEADER_BYTES), "little")
         about = json.loads(file.read(header_bytes))[name]
@@ -33,5 +38,12 @@ def map_tensor(path: Path, name: str) -> NDArray[np.float32]:
     offset = _HEADER_BYTES + header_bytes + about["data_offsets"][0]
     if 0 in about["shape"]:
         return np.zeros(about["shape"], dtype=np.float32)
-    mapped: NDArray[np.float32] = np.memmap(path, np.float32, "r", offset, tuple(about["shape"]))
+    mapped: np.memmap[Any, np.dtype[np.float32]] = np.memmap(path, np.float32, "r", offset, tuple(about["shape"]))
+    return expect_scattered(mapped) if scattered else mapped
+
+
+def expect_scattered(mapped: np.memmap[Any, np.dtype[Any]]) -> np.memmap[Any, np.dtype[Any]]:
+    """Tell the system that rows of a mapped file are asked for here and there, where it wants to know."""
+    if hasattr(mmap, "MADV_RANDOM"):
+        cast(mmap.mmap, mapped._mmap).madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
     return mapped

@@ -79,6 +79,14 @@ class Manifest(Stored):
         return sum(file.size for file in self.files)
 
     @property
+    def images_per_second(self) -> float | None:
+        """How fast images went through the stage, if it counts them."""
+        for name, seconds in (("images_per_second", 1.0), ("images", self.seconds)):
+            if name in self.metrics and seconds:
+                return float(self.metrics[name]) / seconds
+        return None
+
+    @property
     def digest(self) -> str:
         """What the artifact holds.
 
@@ -112,6 +120,13 @@ class StageRecord(Stored):
     key: str = Field(pattern=KEY_PATTERN)
     action: Literal["computed", "reused"]
     seconds: float = Field(ge=0)
+    """By the clock, of this run: near nothing when it was reused."""
+    bytes: int | None = Field(default=None, ge=0)
+    """Of the artifact's files; None when it was reused."""
+    peak_memory: int | None = Field(default=None, ge=0)
+    """Most bytes that the run's processes held together meanwhile; None where the system does not tell."""
+    images_per_second: float | None = Field(default=None, ge=0)
+    """Images read, embedded or trained on in a second; None for stages without images, and when reused."""
 
 
 class RunRecord(Stored):

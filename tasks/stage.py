@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from prefect import Task, task
@@ -12,9 +12,12 @@ from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
 from gif_core.artifacts.errors import PublishedMeanwhileError
+from gif_core.artifacts.leases import only_one
 from gif_core.artifacts.tags import move_tag
 from gif_core.comparison import Scored
+from gif_core.log_lines import say_about
 from gif_core.planning import stage_settings
+from gif_core.room import check_room, needs_of
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -75,19 +78,31 @@ def _find_or_make(
     made_from = {name: artifact.made_from for name, artifact in inputs.items()}
     settings = stage_settings(store, config, stage, _scored(inputs))
     ref = store.ref(stage, artifact_key(stage, settings, {name: source.key for name, source in made_from.items()}))
+    say_about(artifact=str(ref))
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)
         return ref, False
-    with (
-        suppress(PublishedMeanwhileError),
-        store.draft(ref, settings, made_from, resume=resumes) as draft,
-    ):
-        draft.anew = refresh
-        work(config, inputs, draft)
-        store.publish(draft, replace=refresh)
+    with _alone(store, ref, config):
+        if not refresh and store.find(stage, ref.key, made_from):
+            move_tag(store, "latest", ref)
+            return ref, False
+        with (
+            suppress(PublishedMeanwhileError),
+            store.draft(ref, settings, made_from, resume=resumes) as draft,
+        ):
+            draft.anew = refresh
+            check_room(stage, needs_of(stage, inputs), draft.folder)
+            work(config, inputs, draft)
+            store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)
     _show_metrics(store.open(ref))
     return ref, True
+
+
+def _alone(store: ArtifactStore, ref: ArtifactRef, config: RunConfig) -> AbstractContextManager[None]:
+    """While no other run makes the same; machines that train one model together do it at the same time."""
+    together = ref.stage == "training" and config.execution.nodes != "1"
+    return nullcontext() if together else only_one(store.storage, ref)
 
 
 def _scored(inputs: Inputs) -> Scored | None:

@@ -126,10 +126,16 @@ def port() -> int:
 
 
 @pytest.fixture(scope="session")
-def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the Prefect server keeps its database and its log."""
+    return tmp_path_factory.mktemp("prefect")
+
+
+@pytest.fixture(scope="session")
+def prefect_api(prefect_home: Path) -> Iterator[str]:
     """The API of a real Prefect server that all tests share."""
     port = free_port()
-    with prefect_server(tmp_path_factory.mktemp("prefect"), port):
+    with prefect_server(prefect_home, port):
         yield f"http://127.0.0.1:{port}/api"
 
 
@@ -195,7 +201,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The end point of a real S3 server (SeaweedFS) with one bucket, `gif`."""
     data = tmp_path_factory.mktemp("s3")
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3", "admin")}
-    credentials = {"AWS_ACCESS_KEY_ID": "test-user", "AWS_SECRET_ACCESS_KEY": "test-password"}
+    credentials = {"AWS_ACCESS_KEY_ID": "key-of-the-tests-7Q2X", "AWS_SECRET_ACCESS_KEY": "never-to-be-seen-5f1c"}
     weed = Path(sys.executable).with_name("weed")
     command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
     command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]

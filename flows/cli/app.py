@@ -1,5 +1,6 @@
 """`gif`: the commands, and errors that a person can read."""
 
+import logging
 import os
 import sys
 
@@ -17,6 +18,7 @@ from flows.cli import (
     encoders,
     export,
     faces,
+    promote,
     recognition,
     run,
     runs,
@@ -38,6 +40,10 @@ app.command("run")(run.run)
 app.command("up")(up.up)
 app.command("deploy")(deploy.deploy)
 app.command("doctor")(doctor.doctor)
+app.command("retrain")(promote.retrain)
+app.command("promote")(promote.promote)
+app.command("rollback")(promote.rollback)
+app.command("champion")(promote.champion)
 app.command("sql")(sql.sql)
 app.command("compare")(compare.compare)
 app.command("encode")(encoders.encode)
@@ -56,11 +62,24 @@ app.add_typer(runs.app, name="runs")
 EXPECTED = (GifError, ValueError, OSError)
 
 
+class _Notes(logging.Handler):
+    """What the store warns of, on the terminal: that it waits, and for whom; with --verbose the log has it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL") == "CRITICAL":
+            text = Text.assemble(("note: ", "bold yellow"), hide_credentials(record.getMessage()))
+            Console(stderr=True).print(text, soft_wrap=True)
+
+
+_notes = _Notes(logging.WARNING)
+
+
 def main() -> None:
     """Run a command; what a person can mend is told in a sentence, with exit code 2.
 
     With `GIF_TRACEBACK` in the environment the whole traceback is shown instead.
     """
+    logging.getLogger("gif_core.artifacts").addHandler(_notes)
     try:
         app()
     except Exception as error:

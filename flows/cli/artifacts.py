@@ -10,7 +10,7 @@ from rich.table import Table
 
 from flows.cli.options import Store
 from flows.cli.tables import format_age, format_figure
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import ArtifactStore, cache
 from gif_core.artifacts.tags import list_tags, resolve
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from gif_core.formatting import size
@@ -96,3 +96,19 @@ def gc(
         remove_leftovers(opened, leftovers)
     verb = "would be removed" if dry else "removed"
     console.print(f"{len(leftovers)} leftovers, {size(sum(item.size for item in leftovers))} {verb}")
+
+
+@app.command("cache")
+def show_cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove every copy that no running process uses.")] = False,
+) -> None:
+    """Show the local copies of files of remote stores: how many, and how much room they may take.
+
+    The least recently used go by themselves when it is full ($GIF_CACHE_SIZE, such as 200GB).
+    """
+    console = Console()
+    if clear:
+        console.print(f"{size(cache.clear())} removed")
+    found = cache.describe()
+    console.print(f"{found.folder}", soft_wrap=True, highlight=False)
+    console.print(f"{found.files} files, {size(found.size)} of {size(found.limit)}, {size(found.in_use)} in use")

@@ -4,8 +4,16 @@ from typing import Annotated
 
 import typer
 
+from flows.credentials import load_credentials
 from schemas.addresses import check_address
 from schemas.run import default_store
+
+
+def reach(address: str) -> str:
+    """An address of a store that this process may open."""
+    load_credentials(check_address(address))
+    return address
+
 
 Store = Annotated[
     str,
@@ -14,7 +22,7 @@ Store = Annotated[
         help="Folder or URL of the artifact store ($GIF_STORE).",
         show_default="artifacts",
         default_factory=default_store,
-        callback=check_address,
+        callback=reach,
     ),
 ]
 

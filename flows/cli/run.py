@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
+from flows.cli.options import reach
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import find_inputs, plan_stages, select_stages
@@ -51,6 +52,7 @@ def run(
     if config and preset:
         raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
     settings = load_config(config or preset or "demo", overrides)
+    reach(settings.store)
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
     if dry:

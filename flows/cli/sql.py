@@ -40,7 +40,8 @@ def sql(
 ) -> None:
     """Ask SQL questions of a run; nothing can be changed.
 
-    Tables: codes, nodes, meta, code_quality, identities, held_out, vectors, metrics, artifacts, quarantine.
+    Tables: codes, nodes, meta, code_quality, identities, held_out, quarantine, vectors, metrics, scores, artifacts,
+    stages, decisions.
 
     Examples:
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
@@ -48,6 +49,8 @@ def sql(
       gif sql --format csv "SELECT label, code FROM codes WHERE c1 = 3 AND c2 = 1"
 
       gif sql "SELECT step, value FROM metrics WHERE name = 'loss' ORDER BY step DESC LIMIT 5"
+
+      gif sql "SELECT stage, action, seconds, peak_memory / 1e9 AS gb FROM stages ORDER BY started_at DESC LIMIT 7"
     """
     database = open_database(ArtifactStore(store), run)
     if form is Format.table:

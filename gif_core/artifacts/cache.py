@@ -1,15 +1,60 @@
-"""Local copies of files of remote stores, named by their content and verified whenever they are opened."""
+"""Local copies of files of remote stores, named by their content and verified whenever they are opened.
 
+The cache is bounded: what was used least recently goes first, and nothing that a living process has asked for. Which
+that is, every process writes down in a file of its own below `uses`, whose name tells whether it still runs.
+"""
+
+import atexit
+import fcntl
+import logging
 import os
-import secrets
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Final
 
-from gif_core.artifacts.attempts import owner_state
+from gif_core.artifacts.attempts import attempt_name, owner_state
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
-from gif_core.artifacts.verification import verify_file
+from gif_core.artifacts.verification import note_verified, verify_file
+from gif_core.formatting import parse_size, size
 from schemas.artifacts import StoredFile
+
+logger = logging.getLogger(__name__)
+LIMIT: Final = "GIF_CACHE_SIZE"
+DEFAULT_BYTES: Final = 50 * 10**9
+SHARE_OF_DISK: Final = 0.8
+WEEK: Final = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """One local copy."""
+
+    path: Path
+    size: int
+    used: float
+
+    @property
+    def digest(self) -> str:
+        """sha256 of its content, after which its folder is named."""
+        return self.path.parent.name
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """What the cache holds."""
+
+    folder: Path
+    files: int
+    size: int
+    limit: int
+    in_use: int
+    """Bytes that living processes use."""
 
 
 def cache_folder() -> Path:
@@ -19,47 +64,178 @@ def cache_folder() -> Path:
     return Path(given) if given else Path(user_cache) / "gif"
 
 
+def cache_limit(held: int = 0) -> int:
+    """`$GIF_CACHE_SIZE`, else 50 GB, or 80 % of what is free (with what it holds already) if that is less."""
+    given = os.environ.get(LIMIT)
+    if given:
+        return parse_size(given, LIMIT)
+    return min(DEFAULT_BYTES, int(SHARE_OF_DISK * (shutil.disk_usage(_made(cache_folder())).free + held)))
+
+
 def draft_folder(attempt: str) -> Path:
     """The local folder in which an artifact of a remote store is prepared."""
     return cache_folder() / "drafts" / attempt
 
 
 def sweep_drafts() -> None:
-    """Remove what processes of this machine left behind when they died."""
-    for folder in (cache_folder() / "drafts").glob("*"):
-        if owner_state(folder.name) == "dead":
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove what processes of this machine left behind when they died: drafts, half downloads, notes of use."""
+    for left in cache_folder().glob("*/*"):
+        if left.parent.name in ("drafts", "partial", "uses") and _is_over(left):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _is_over(left: Path) -> bool:
+    """Whether nobody goes on with it: its process is dead, or is not known and has not been seen for a week."""
+    state = owner_state(left.name)
+    return state == "dead" or (state == "unknown" and time.time() - left.stat().st_mtime > WEEK)
 
 
 def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
     """The local copy of a stored file: from the cache if it is there and whole, else downloaded."""
     copy = _place(file)
-    if copy.is_file():
-        try:
-            verify_file(copy, file)
-        except ArtifactDamagedError:
-            copy.unlink(missing_ok=True)
-        else:
-            return copy
-    partial = copy.with_name(f".{copy.name}.{secrets.token_hex(6)}")
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(fcntl.LOCK_SH):
+        _note_use(file.sha256)
+        there = copy.is_file()
+    if there and _is_whole(copy, file):
+        return copy
+    make_room(file.size)
+    partial = _made(cache_folder() / "partial") / attempt_name()
     try:
-        storage.download(path, partial)
-        verify_file(partial, file)
-        partial.replace(copy)
+        found = storage.download(path, partial)
+        if found != file.sha256:
+            raise ArtifactDamagedError(f"{path} has sha256 {found} where its manifest says {file.sha256}")
+        partial.replace(_made(copy.parent) / copy.name)
     finally:
         partial.unlink(missing_ok=True)
+    note_verified(copy, file)
     return copy
 
 
 def keep(source: Path, file: StoredFile) -> None:
     """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
+    make_room(file.size)
+    with _locked(fcntl.LOCK_SH):
+        _note_use(file.sha256)
     copy = _place(file)
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    partial = copy.with_name(f".{copy.name}.{secrets.token_hex(6)}")
+    partial = _made(cache_folder() / "partial") / attempt_name()
     os.link(source, partial)
-    partial.replace(copy)
+    partial.replace(_made(copy.parent) / copy.name)
     partial.unlink(missing_ok=True)
+
+
+def make_room(wanted: int) -> None:
+    """Let those go that were used least recently until `wanted` bytes more are within the limit."""
+    with _locked(fcntl.LOCK_EX):
+        files = cached_files()
+        held = sum(file.size for file in files)
+        excess = held + wanted - cache_limit(held)
+        if excess > 0:
+            sweep_drafts()
+            excess -= _evict(files, excess)
+    if excess > 0:
+        logger.warning(
+            "the cache %s is %s above its size (%s): running processes use all of it",
+            cache_folder(),
+            size(excess),
+            LIMIT,
+        )
+
+
+def clear() -> int:
+    """Remove every copy that no living process uses, and what dead ones left; the bytes that went."""
+    with _locked(fcntl.LOCK_EX):
+        sweep_drafts()
+        files = cached_files()
+        return _evict(files, sum(file.size for file in files) + 1)
+
+
+def describe() -> CacheUse:
+    """How much there is, and how much of it is in use."""
+    files, used = cached_files(), _in_use()
+    held = sum(file.size for file in files)
+    in_use = sum(file.size for file in files if file.digest in used)
+    return CacheUse(cache_folder(), len(files), held, cache_limit(held), in_use)
+
+
+def cached_files() -> list[CachedFile]:
+    """All copies, the least recently used first."""
+    found = []
+    for path in cache_folder().glob("files/*/*/*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        found.append(CachedFile(path, status.st_size, status.st_atime))
+    return sorted(found, key=lambda file: file.used)
+
+
+def _evict(files: list[CachedFile], excess: int) -> int:
+    used, freed = _in_use(), 0
+    for file in files:
+        if freed >= excess:
+            break
+        if file.digest not in used:
+            file.path.unlink(missing_ok=True)
+            _remove_if_empty(file.path.parent)
+            freed += file.size
+    return freed
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return
+
+
+def _is_whole(copy: Path, file: StoredFile) -> bool:
+    """Verify a copy and date its use; a damaged one goes."""
+    try:
+        verify_file(copy, file)
+        os.utime(copy, ns=(time.time_ns(), copy.stat().st_mtime_ns))
+    except ArtifactDamagedError:
+        copy.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _in_use() -> set[str]:
+    """Digests that living processes have asked for; of other machines nobody knows, so those count for a week."""
+    used: set[str] = set()
+    for notes in (cache_folder() / "uses").glob("*"):
+        if not _is_over(notes):
+            used |= set(notes.read_text().split())
+    return used
+
+
+def _note_use(digest: str) -> None:
+    notes, noted = _notes(os.getpid(), cache_folder())
+    if digest in noted and notes.exists():
+        return
+    with (_made(notes.parent) / notes.name).open("a") as file:
+        file.write(f"{digest}\n")
+    noted.add(digest)
+
+
+@cache
+def _notes(process: int, folder: Path) -> tuple[Path, set[str]]:
+    """Where this process writes down what it uses, and what is written there; it goes with the process."""
+    notes = folder / "uses" / attempt_name()
+    atexit.register(lambda: notes.unlink(missing_ok=True) if os.getpid() == process else None)
+    return notes, set()
+
+
+@contextmanager
+def _locked(kind: int) -> Iterator[None]:
+    """Keep evicting and asking for files apart; the lock of a process that dies is free."""
+    with (_made(cache_folder()) / "lock").open("a") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _place(file: StoredFile) -> Path:

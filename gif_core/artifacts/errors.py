@@ -13,3 +13,19 @@ class ArtifactDamagedError(GifError, RuntimeError):
 
 class PublishedMeanwhileError(GifError):
     """Another run, with which this one shared the work, has published the artifact: there is nothing left to do."""
+
+
+class StoreError(GifError, OSError):
+    """The store itself cannot be used."""
+
+
+class StoreRefusedError(StoreError):
+    """The store answers, and says no: asking again would not help."""
+
+
+class StoreAwayError(StoreError):
+    """The store has not answered for as long as one was to wait."""
+
+
+class DiskFullError(GifError, OSError):
+    """There is no room left where an artifact is being written."""

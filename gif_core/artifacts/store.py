@@ -4,6 +4,7 @@ The files of each attempt lie in a folder of their own, and the manifest names t
 key never touch each other's files, and whoever creates the manifest first has published the artifact.
 """
 
+import errno
 import logging
 import os
 import shutil
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 
 from gif_core.artifacts import cache
 from gif_core.artifacts.attempts import MARKER, abandon, adopt, attempt_name
-from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.storage import Storage, open_storage, sync_folder
 from gif_core.artifacts.verification import sha256_of, verify_file
 from gif_core.version import code_version
@@ -92,6 +93,11 @@ class Artifact:
             raise ArtifactDamagedError(f"{name} of {self.ref}: {error}; {advice}") from error
         return local
 
+    def paths(self, prefix: str = "") -> list[Path]:
+        """Verified local files whose names begin with `prefix`, in order, several fetched at a time."""
+        with ThreadPoolExecutor(MOST_AT_ONCE, "gif-fetch") as threads:
+            return list(threads.map(self.path, self.names(prefix)))
+
     def names(self, prefix: str = "") -> list[str]:
         """Names of the files, or of those that begin with `prefix`, in order."""
         return sorted(file.name for file in self.manifest.files if file.name.startswith(prefix))
@@ -158,23 +164,32 @@ class ArtifactStore:
         draft = Draft(ref, settings, inputs, attempt, folder)
         try:
             yield draft
-        except BaseException:
-            draft.settle()
-            if resume and self._published_attempt(ref) != attempt:
-                abandon(folder)
+        except BaseException as error:
+            with self.storage.hurried():
+                self._close_draft(draft, remote=local is None, keep=resume)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                advice = "free some space and run again; what was published before is whole"
+                raise DiskFullError(errno.ENOSPC, f"the disk of {folder} is full: {advice}") from error
             raise
-        finally:
-            draft.settle()
-            self._close_draft(ref, attempt, folder, local)
+        self._close_draft(draft, remote=local is None, keep=False)
 
-    def _close_draft(self, ref: ArtifactRef, attempt: str, folder: Path, local: Path | None) -> None:
-        """Remove all but what is published: the whole folder, or what is hidden in it."""
-        if self._published_attempt(ref) != attempt:
-            self.storage.remove(f"{_folder(ref)}/{attempt}")
-        if local is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _close_draft(self, draft: Draft, *, remote: bool, keep: bool) -> None:
+        """Remove all but what is published: the whole folder, or what is hidden in it.
+
+        What is stored of an attempt stays when the store cannot be asked whether it is published.
+        """
+        draft.settle()
+        try:
+            if self._published_attempt(draft.ref) != draft.attempt:
+                _abandon_if(draft, keep)
+                self.storage.remove(f"{_folder(draft.ref)}/{draft.attempt}")
+        except StoreError as error:
+            logger.warning("what was stored for %s stays until 'gif artifacts gc' (%s)", draft.ref, error)
+            _abandon_if(draft, keep)
+        if remote:
+            shutil.rmtree(draft.folder, ignore_errors=True)
             return
-        for hidden in sorted(folder.glob(".*"), reverse=True):
+        for hidden in sorted(draft.folder.glob(".*"), reverse=True):
             shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
 
     def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
@@ -247,10 +262,11 @@ class ArtifactStore:
 
     def _store_file(self, draft: Draft, path: Path) -> StoredFile:
         name = path.relative_to(draft.folder).as_posix()
-        stored = StoredFile(name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=sha256_of(path))
-        where = f"{_folder(draft.ref)}/{stored.path}"
-        if self.storage.local_path(where) is None:
-            self.storage.upload(path, where)
+        where = f"{_folder(draft.ref)}/{draft.attempt}/{name}"
+        is_remote = self.storage.local_path(where) is None
+        digest = self.storage.upload(path, where) if is_remote else sha256_of(path)
+        stored = StoredFile(name=name, path=f"{draft.attempt}/{name}", size=path.stat().st_size, sha256=digest)
+        if is_remote:
             cache.keep(path, stored)
             return stored
         with path.open("rb") as file:
@@ -298,6 +314,11 @@ class ArtifactStore:
 def _is_hidden(draft: Draft, path: Path) -> bool:
     """Whether a file is the stage's own business: it is not published, and gone when the artifact is."""
     return path.relative_to(draft.folder).parts[0].startswith(".")
+
+
+def _abandon_if(draft: Draft, keep: bool) -> None:
+    if keep and draft.folder.exists():
+        abandon(draft.folder)
 
 
 def _folder(ref: ArtifactRef) -> str:

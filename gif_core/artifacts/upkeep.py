@@ -1,6 +1,5 @@
 """Verification of everything stored, and removal of what dead attempts left behind."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,9 +7,10 @@ from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.found import FoundFile, FoundUpload
+from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.storage import FoundFile
 from gif_core.artifacts.store import MANIFEST, ArtifactStore
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.stages import STAGES, StageName
@@ -37,6 +37,8 @@ class Leftover:
 
     path: str
     size: int
+    upload: FoundUpload | None = None
+    """Set for a file that was never put together from its parts."""
 
 
 @dataclass
@@ -80,22 +82,51 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
 
     What a process of this machine left when it died goes at once; what a living one has goes never. Attempts of
     other machines, and those that were published and then replaced (somebody may still be reading them), go when
-    nothing has happened to them for `older_than` seconds.
+    nothing has happened to them for `older_than` seconds by the store's own clock.
     """
     attempts: dict[str, Attempt] = {}
     for stage in STAGES:
         for file in store.storage.find(stage):
             place = "/".join(file.path.split("/")[:3])
             attempts.setdefault(place, Attempt()).add(file)
-    published, written = _published_places(store)
-    before = time.time() - older_than
+    now = store.storage.now()
+    published = _published_places(store)
+    ended, held = _leases(store, now - older_than)
+    written = {
+        place.rpartition("/")[0]: seen.touched for place, seen in attempts.items() if place.endswith(f"/{MANIFEST}")
+    }
     abandoned = [
         Leftover(place, attempt.size)
         for place, attempt in sorted(attempts.items())
-        if place not in published and _is_over(place, attempt, written, before)
+        if place not in published
+        and place.rpartition("/")[0] not in held
+        and _is_over(place, attempt, written, now - older_than)
     ]
-    kept = time.time() - PARTS_KEPT * older_than
-    return [*abandoned, *_unused_parts(store, kept), *_old_checkpoints(store, kept)]
+    kept = now - PARTS_KEPT * older_than
+    uploads = _old_uploads(store, held, now - older_than)
+    return [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, kept), *ended, *uploads]
+
+
+def _leases(store: ArtifactStore, before: float) -> tuple[list[Leftover], set[str]]:
+    """Leases of the dead and those that nobody has renewed for long; and attempts of all others' holders."""
+    modified = {file.path: file.modified for file in store.storage.find(LEASES)}
+    ended, held = [], set()
+    for lease in find_leases(store.storage):
+        state = owner_state(lease.holder)
+        if state == "dead" or (state == "unknown" and modified.get(lease.path, before) < before):
+            ended.append(Leftover(lease.path, len(lease.content)))
+        else:
+            held.add(lease.artifact)
+    return ended, held
+
+
+def _old_uploads(store: ArtifactStore, held: set[str], before: float) -> Iterator[Leftover]:
+    """Uploads in parts that were never put together."""
+    for upload in store.storage.find_uploads():
+        owner = owner_state(upload.path.split("/")[2]) if upload.path.count("/") > 2 else "unknown"
+        is_held = "/".join(upload.path.split("/")[:2]) in held
+        if owner == "dead" or (owner == "unknown" and not is_held and upload.begun < before):
+            yield Leftover(upload.path, 0, upload)
 
 
 def _old_checkpoints(store: ArtifactStore, before: float) -> Iterator[Leftover]:
@@ -108,13 +139,14 @@ def _old_checkpoints(store: ArtifactStore, before: float) -> Iterator[Leftover]:
             yield Leftover(folder, seen.size)
 
 
-def _unused_parts(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[Leftover]:
     """Parts that no artifact was made of.
 
     All stay while a run goes on, unless it has said nothing for a week, and when it cannot be told what is in use.
     """
-    week_ago = time.time() - PARTS_KEPT * DAY
-    if any(run.state == "running" and run.updated_at.timestamp() > week_ago for run in list_runs(store)):
+    said = {file.path: file.modified for file in store.storage.find("runs")}
+    week_ago = now - PARTS_KEPT * DAY
+    if any(run.state == "running" and said.get(f"runs/{run.run_id}.json", now) > week_ago for run in list_runs(store)):
         return
     try:
         used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
@@ -138,21 +170,25 @@ def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: fl
 def remove_leftovers(store: ArtifactStore, leftovers: list[Leftover]) -> None:
     """Delete what `find_leftovers` found, and drafts that died on this machine."""
     for leftover in leftovers:
-        store.storage.remove(leftover.path)
+        if leftover.upload:
+            store.storage.abort_upload(leftover.upload)
+        else:
+            store.storage.remove(leftover.path)
     sweep_drafts()
 
 
-def _published_places(store: ArtifactStore) -> tuple[set[str], dict[str, float]]:
-    """What manifests name, and when the manifest of each artifact was written."""
-    places, written = set(), {}
+def _published_places(store: ArtifactStore) -> set[str]:
+    """What manifests name; all there is beside a manifest that cannot be read."""
+    places = set()
     for ref in store.refs():
         folder = f"{ref.stage}/{ref.key}"
         try:
             manifest = store.open(ref).manifest
+        except ArtifactMissingError:
+            continue
         except ArtifactDamagedError:
             places |= {"/".join(file.path.split("/")[:3]) for file in store.storage.find(folder)}
             continue
-        written[folder] = manifest.created_at.timestamp()
         places.add(f"{folder}/{MANIFEST}")
         places |= {f"{folder}/{file.path.split('/')[0]}" for file in manifest.files}
-    return places, written
+    return places

@@ -23,10 +23,19 @@ def verify_file(path: Path, expected: StoredFile) -> None:
     status = path.stat()
     if status.st_size != expected.size:
         raise ArtifactDamagedError(f"{path} has {status.st_size} bytes where its manifest says {expected.size}")
-    seen = (os.fspath(path), status.st_mtime_ns, status.st_ino, expected.sha256)
-    if seen in _verified:
+    if _seen(path, expected) in _verified:
         return
     found = sha256_of(path)
     if found != expected.sha256:
         raise ArtifactDamagedError(f"{path} has sha256 {found} where its manifest says {expected.sha256}")
-    _verified.add(seen)
+    note_verified(path, expected)
+
+
+def note_verified(path: Path, expected: StoredFile) -> None:
+    """Take a file for verified whose content was digested on its way here."""
+    _verified.add(_seen(path, expected))
+
+
+def _seen(path: Path, expected: StoredFile) -> tuple[str, int, int, str]:
+    status = path.stat()
+    return os.fspath(path), status.st_mtime_ns, status.st_ino, expected.sha256

@@ -60,8 +60,8 @@ def share_right(answers: list[tuple[int, dict[str, Any]]], top: int) -> float:
 
 def test_enrolled_people_are_found_on_new_images(work: Path) -> None:
     answers = identify(work, "identities")
-    assert share_right(answers, top=1) > 0.7
-    assert share_right(answers, top=5) > 0.9
+    assert share_right(answers, top=1) > 0.85
+    assert share_right(answers, top=5) > 0.95
     exhaustive = share_right(identify(work, "identities", "--by", "exhaustive"), top=1)
     assert share_right(answers, top=1) > 0.98 * exhaustive, "the beam loses hardly anybody"
 
@@ -70,4 +70,4 @@ def test_unknown_people_are_flagged_far_more_often_than_enrolled_people(work: Pa
     strangers = [said["known"] for _, said in identify(work, "held_out")]
     assert sum(strangers) / len(strangers) < 0.1, "calibrated at 1 % on other images; with 48 of them chance has room"
     enrolled = [said["known"] for _, said in identify(work, "identities")]
-    assert sum(enrolled) / len(enrolled) > 0.25, "a small model that was trained for minutes misses most at 1 %"
+    assert sum(enrolled) / len(enrolled) > 0.5, "most are known, by a small model that was trained for minutes"

@@ -1,4 +1,7 @@
-"""What the paper claims of training, at the size of the demo: unseen people are verified after each way of training."""
+"""What the paper claims of training, on the demo's faces: unseen people are verified after each way of training.
+
+Half as long as the demo trains, and as long in every way.
+"""
 
 import sys
 from collections.abc import Callable
@@ -34,7 +37,8 @@ def train(store: ArtifactStore) -> Train:
     address = store.storage.url.removeprefix("file://")
 
     def run(*settings: str) -> RunRecord:
-        quick = ["evaluation.sets=[{kind: held_out}]", "evaluation.identification=null", "reporting.compare=false"]
+        quick = ["training.epochs=6", "training.verified_pairs=0", "reporting.compare=false"]
+        quick += ["evaluation.sets=[{kind: held_out}]", "evaluation.identification=null"]
         return gif(load_config("demo", [f"store={address}", *quick, *settings]))
 
     return run

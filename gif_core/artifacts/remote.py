@@ -1,0 +1,214 @@
+"""Object storage through fsspec: small requests that are repeated, and large files in parts, several at once."""
+
+import hashlib
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec
+
+from gif_core.artifacts.found import FoundFile, FoundUpload
+from gif_core.artifacts.patience import Patience
+from gif_core.artifacts.verification import sha256_of
+
+PART_BYTES: Final = 16 * 2**20
+MOST_PARTS: Final = 10_000
+AT_ONCE: Final = 8
+"""Parts on their way at any time; with `PART_BYTES` it bounds the memory of transfers."""
+S3_OPTIONS: Final[dict[str, Any]] = {
+    "max_concurrency": 1,
+    "config_kwargs": {
+        "retries": {"total_max_attempts": 1},
+        "connect_timeout": 10,
+        "read_timeout": 60,
+        "max_pool_connections": 4 * AT_ONCE,
+    },
+}
+"""Repetition and parallel parts are ours: no layer below repeats what it does not tell of."""
+
+
+class RemoteStorage:
+    """A put is atomic there, and a conditional put creates exclusively."""
+
+    def __init__(self, url: str) -> None:
+        """Open the file system of `url`; credentials and end point come from the environment."""
+        self.is_s3 = url.startswith(("s3://", "s3a://"))
+        options = S3_OPTIONS | {"endpoint_url": os.environ.get("AWS_ENDPOINT_URL")} if self.is_s3 else {}
+        self.fs, self.root = fsspec.url_to_fs(url, use_listings_cache=False, **options)
+        if self.is_s3:
+            self.fs.retries = 1
+        self.url = self.fs.unstrip_protocol(self.root)
+        self.patience = Patience(self.url)
+        self._threads = ThreadPoolExecutor(AT_ONCE, "gif-transfer")
+
+    def hurried(self) -> AbstractContextManager[None]:
+        """Meanwhile requests that fail are repeated for a moment only."""
+        return self.patience.hurried()
+
+    def now(self) -> float:
+        """The time by the store's own clock, which dates its files."""
+        if not self.is_s3:
+            return time.time()
+        answer = self.patience(self.fs.call_s3, "head_bucket", Bucket=self.fs.split_path(self.root)[0])
+        return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp()
+
+    def read(self, path: str) -> bytes:
+        """The whole content; FileNotFoundError when there is none."""
+        content: bytes = self.patience(self.fs.cat_file, self._at(path))
+        return content
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a file that must not exist yet; FileExistsError when somebody was first.
+
+        When an answer was lost, the file that the next request finds is our own: `content` must name its writer.
+        """
+        try:
+            self.patience(self.fs.pipe_file, self._at(path), content, mode="create")
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and not _is_precondition(error):
+                raise
+            if self.read(path) != content:
+                raise FileExistsError(f"{self._at(path)} exists already") from None
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a file whether it exists or not; readers see the old or the new one, whole."""
+        self.patience(self.fs.pipe_file, self._at(path), content)
+
+    def copy(self, source: str, path: str) -> None:
+        """Copy a stored file within the store; the bytes do not travel."""
+        self.patience(self.fs.cp_file, self._at(source), self._at(path))
+
+    def find(self, folder: str) -> Iterator[FoundFile]:
+        """All files below a folder, at any depth; none when it does not exist.
+
+        Some servers keep an emptied folder as an object of its own: that is no file.
+        """
+        found: dict[str, dict[str, Any]] = self.patience(self.fs.find, self._at(folder), detail=True)
+        for path, info in found.items():
+            if path == self._at(folder):
+                continue
+            written = info.get("LastModified") or info.get("created") or info.get("mtime") or 0
+            modified = written if isinstance(written, int | float) else written.timestamp()
+            yield FoundFile(path.removeprefix(f"{self.root}/"), int(info["size"]), float(modified))
+
+    def find_uploads(self) -> Iterator[FoundUpload]:
+        """Uploads in parts that have been begun and not ended."""
+        if not self.is_s3:
+            return
+        bucket, key, _ = self.fs.split_path(self.root)
+        start = f"{key}/" if key else ""
+        answer = self.patience(self.fs.call_s3, "list_multipart_uploads", Bucket=bucket, Prefix=start)
+        for upload in answer.get("Uploads") or []:
+            path = upload["Key"].removeprefix(start)
+            yield FoundUpload(path, upload["UploadId"], upload["Initiated"].timestamp())
+
+    def abort_upload(self, upload: FoundUpload) -> None:
+        """Give up an upload in parts; nothing happens when it has ended."""
+        bucket, key, _ = self.fs.split_path(self._at(upload.path))
+        with suppress(FileNotFoundError):
+            self.patience(self.fs.call_s3, "abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload.name)
+
+    def remove(self, path: str) -> None:
+        """Delete a file or a whole folder; nothing happens when it is not there."""
+        with suppress(FileNotFoundError):
+            self.patience(self.fs.rm, self._at(path), recursive=True)
+
+    def local_path(self, path: str) -> Path | None:
+        """Where the file can be opened directly, when the storage is a local disk."""
+        return None
+
+    def sha256(self, path: str) -> str:
+        """Digest of a stored file, read from where it is stored."""
+        digest = hashlib.sha256()
+        for part in self._parts(path):
+            digest.update(part)
+        return digest.hexdigest()
+
+    def download(self, path: str, target: Path) -> str:
+        """Copy a stored file to a local path; its sha256, taken on the way."""
+        digest = hashlib.sha256()
+        with target.open("wb") as file:
+            for part in self._parts(path):
+                file.write(part)
+                digest.update(part)
+        return digest.hexdigest()
+
+    def _parts(self, path: str) -> Iterator[bytes]:
+        """The content in order, with some parts on their way ahead of the one that is wanted."""
+        size: int = self.patience(self.fs.size, self._at(path))
+        ahead: deque[Future[bytes]] = deque()
+        try:
+            for start in range(0, size, PART_BYTES):
+                ahead.append(
+                    self._threads.submit(self.patience, self._part, path, start, min(start + PART_BYTES, size))
+                )
+                if len(ahead) == AT_ONCE:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for part in ahead:
+                part.cancel()
+
+    def _part(self, path: str, start: int, end: int) -> bytes:
+        content: bytes = self.fs.cat_file(self._at(path), start=start, end=end)
+        if len(content) != end - start:
+            raise ConnectionError(f"{len(content)} bytes of {path} came instead of {end - start}")
+        return content
+
+    def upload(self, source: Path, path: str) -> str:
+        """Copy a local file into the store, a large one in parts; its sha256, taken meanwhile."""
+        digest = self._threads.submit(sha256_of, source)
+        if self.is_s3 and source.stat().st_size > PART_BYTES:
+            self._upload_parts(source, path)
+        else:
+            self.patience(self.fs.put_file, str(source), self._at(path))
+        return digest.result()
+
+    def _upload_parts(self, source: Path, path: str) -> None:
+        bucket, key, _ = self.fs.split_path(self._at(path))
+        begun = self.patience(self.fs.call_s3, "create_multipart_upload", Bucket=bucket, Key=key)
+        upload = {"Bucket": bucket, "Key": key, "UploadId": begun["UploadId"]}
+        size = source.stat().st_size
+        length = max(PART_BYTES, -(-size // MOST_PARTS))
+        parts: list[Future[dict[str, Any]]] = []
+        try:
+            for number, start in enumerate(range(0, size, length), start=1):
+                parts.append(self._threads.submit(self._upload_part, source, upload, number, start, length))
+            self._complete(upload, [part.result() for part in parts], path, size)
+        except BaseException:
+            for part in parts:
+                part.cancel()
+            with suppress(OSError), self.hurried():
+                self.patience(self.fs.call_s3, "abort_multipart_upload", **upload)
+            raise
+
+    def _upload_part(
+        self, source: Path, upload: dict[str, str], number: int, start: int, length: int
+    ) -> dict[str, Any]:
+        with source.open("rb") as file:
+            content = os.pread(file.fileno(), length, start)
+        answer = self.patience(self.fs.call_s3, "upload_part", **upload, PartNumber=number, Body=content)
+        return {"PartNumber": number, "ETag": answer["ETag"]}
+
+    def _complete(self, upload: dict[str, str], parts: list[dict[str, Any]], path: str, size: int) -> None:
+        """Put the parts together; when an answer was lost, they may be together already."""
+        try:
+            self.patience(self.fs.call_s3, "complete_multipart_upload", **upload, MultipartUpload={"Parts": parts})
+        except FileNotFoundError:
+            if self.patience(self.fs.size, self._at(path)) != size:
+                raise
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else str(self.root)
+
+
+def _is_precondition(error: OSError) -> bool:
+    response = getattr(error.__cause__, "response", {})
+    return bool(response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 412)

@@ -1,0 +1,94 @@
+"""Is there room for a stage? Asked before it begins, since hours later is too late."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gif_core.artifacts import Artifact
+from schemas.errors import GifError
+from schemas.stages import StageName
+
+RESERVE: Final = 256 * 2**20
+"""Bytes of disk that every stage gets, for logs, plots and small tables."""
+DISK: Final[Mapping[StageName, Mapping[StageName, float]]] = {
+    "separation": {"embedding": 6.0},
+    "tokenization": {"separation": 0.5},
+    "training": {"ingestion": 0.1},
+}
+"""Bytes that a stage writes for each byte of an input: code vectors and checkpoints with two moments of each, codes as
+table and as Parquet, checkpoints of a network that suits the number of faces."""
+MEMORY: Final[Mapping[StageName, Mapping[StageName, float]]] = {
+    "separation": {"embedding": 4.0},
+    "tokenization": {"separation": 2.0},
+}
+"""The same for memory: vectors with their moments, vectors and a shuffled copy. Other stages read what they need."""
+
+
+class NoRoomError(GifError):
+    """A stage would run out of disk or memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes that a stage needs, at least."""
+
+    disk: int
+    memory: int
+
+
+def needs_of(stage: StageName, inputs: Mapping[StageName, Artifact]) -> Need:
+    """From the sizes of its inputs; those in a remote store are fetched to this machine besides."""
+    sizes = {name: artifact.manifest.size for name, artifact in inputs.items()}
+    fetched = sum(sizes[name] for name, artifact in inputs.items() if artifact.storage.local_path("") is None)
+    disk, memory = (
+        sum(times * sizes.get(name, 0) for name, times in factors.get(stage, {}).items()) for factors in (DISK, MEMORY)
+    )
+    return Need(RESERVE + fetched + int(disk), int(memory))
+
+
+def check_room(stage: StageName, need: Need, folder: Path) -> None:
+    """NoRoomError when the disk of `folder` or this machine's memory cannot hold what the stage needs."""
+    free = shutil.disk_usage(_existing(folder)).free
+    if free < need.disk:
+        raise NoRoomError(
+            f"{stage} needs about {_gigabytes(need.disk)} of disk at {folder}, where {_gigabytes(free)} are free: make "
+            "room ('gif artifacts gc' removes leftovers), or set GIF_STORE or GIF_CACHE to a larger disk"
+        )
+    available = available_memory()
+    if available is not None and available < need.memory:
+        raise NoRoomError(
+            f"{stage} needs about {_gigabytes(need.memory)} of memory, of which {_gigabytes(available)} are available: "
+            "end other programs, or run this stage on a larger machine ('gif run --only')"
+        )
+
+
+def available_memory() -> int | None:
+    """Bytes that a new process could get without swapping, within this container's limit; None if nobody tells."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return None
+    limit = _number(Path("/sys/fs/cgroup/memory.max"))
+    used = _number(Path("/sys/fs/cgroup/memory.current"))
+    return free if limit is None or used is None else min(free, max(0, limit - used))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
