@@ -70,21 +70,24 @@ def enter(store: ArtifactStore, tag: str, decide: Callable[[list[Decision]], Dec
 
     When another process is first, `decide` is asked again with what that one has entered. The tag follows.
     """
-    while True:
+    entry: Decision | None = None
+    while entry is None:
         history = read_history(store, tag)
-        fields = decide(history)
-        if isinstance(fields, Decision):
-            break
-        number = history[-1].number + 1 if history else 1
-        entry = Decision(number=number, tag=tag, made_at=datetime.now(UTC), **fields)
-        try:
-            store.storage.create(_path(tag, number), entry.model_dump_json(indent=1).encode())
-        except FileExistsError:
-            continue
-        fields = entry
-        break
+        decided = decide(history)
+        entry = decided if isinstance(decided, Decision) else _create(store, tag, history, decided)
     settle(store, tag)
-    return fields
+    return entry
+
+
+def _create(store: ArtifactStore, tag: str, history: list[Decision], fields: dict[str, Any]) -> Decision | None:
+    """The next entry, or None when another process was first; an answer that was lost may have been carried out."""
+    number = history[-1].number + 1 if history else 1
+    entry = Decision(number=number, tag=tag, made_at=datetime.now(UTC), **fields)
+    try:
+        store.storage.create(_path(tag, number), entry.model_dump_json(indent=1).encode())
+    except FileExistsError:
+        return entry if _read(store, _path(tag, number)) == entry else None
+    return entry
 
 
 def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decision:

@@ -1,13 +1,16 @@
 """Retraining on a real Prefect server: a folder that grows, a champion and its challengers."""
 
 import shutil
+import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from prefect import State
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
@@ -17,8 +20,10 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.pipeline import gif
 from flows.retrain import retrain
 from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.tags import read_tag
+from gif_core.artifacts.upkeep import verify_artifacts
 from gif_core.champions import promote, read_history
 from gif_core.code_table import read_codes
 from gif_core.inputs import open_code_vectors
@@ -226,3 +231,31 @@ def test_a_wrong_policy_is_refused_before_anything_runs(copied: Place) -> None:
     config = copied()
     with pytest.raises(ParameterTypeError, match="fullest"):
         retrain(config, {"codes": {"fullest": 2}})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("moment", ["training", "decision"])
+def test_a_killed_retraining_is_carried_on_by_the_next_and_decides_once(
+    moment: str, copied: Place, tmp_path: Path, start_gif: Callable[..., BaseProcess]
+) -> None:
+    config = copied()
+    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    store, before = Path(config.store), champion(config)
+    pattern = f"training/*/*/{MARKER}" if moment == "training" else "decisions/champion/000002.json"
+    process = start_gif("retrain", "--config", str(tmp_path / "run.yaml"))
+    end = time.monotonic() + 180
+    while not list(store.glob(pattern)):
+        assert process.is_alive()
+        assert time.monotonic() < end, f"{moment} did not come"
+        time.sleep(0.001)
+    process.kill()
+    process.join()
+
+    result = retrain(config)
+    history = read_history(ArtifactStore(config.store))
+    assert len(history) == 2
+    assert result.outcome == ("nothing_new" if moment == "decision" else history[1].kind)
+    assert history[1].before == before
+    assert champion(config) == history[1].champion
+    kept = ArtifactStore(config.store)
+    assert [check for check in verify_artifacts(kept, kept.refs()) if check.fault] == []

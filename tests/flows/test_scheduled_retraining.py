@@ -26,7 +26,7 @@ from schemas.retraining import Decision
 from schemas.stages import STAGES
 
 PROJECT = Path(__file__).parents[2]
-PEOPLE, SECONDS = 24, 15
+PEOPLE, SECONDS = 24, 20
 RETRAIN = DeploymentFilter(name=DeploymentFilterName(any_=["retrain"]))
 Running = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 Cli = Callable[..., str]
@@ -100,6 +100,7 @@ def told(client: SyncPrefectClient, words: str) -> bool:
     return any(run.state and words in str(run.state.message) for run in scheduled_runs(client))
 
 
+@pytest.mark.timeout(900)
 def test_the_schedule_notices_new_people_and_the_better_model_is_champion_for_the_right_reason(
     worker: Path,
     prefect_cli: Cli,
@@ -122,11 +123,11 @@ def test_the_schedule_notices_new_people_and_the_better_model_is_champion_for_th
     draw(faces, range(PEOPLE, PEOPLE + 6))
     given = {"config": settings, "policy": {"promotion": {"replicas": 200}}}
     prefect_cli("deploy", "--name", "retrain", "--interval", str(SECONDS), "--params", json.dumps(given))
-    wait(lambda: len(read_history(store)) > 1, seconds=180, what="a decision", log=worker)
+    wait(lambda: len(read_history(store)) > 1, seconds=400, what="a decision", log=worker)
     decision = read_history(store)[1]
     check_challenge(store, decision, first.stages["training"].key)
 
-    wait(lambda: told(client, f"decision {decision.number}") or told(client, "nothing new"), seconds=90, what="a tick")
+    wait(lambda: told(client, f"decision {decision.number}") or told(client, "nothing new"), seconds=200, what="a tick")
     assert told(client, decision.because)
     assert len(read_history(store)) == 2, "nothing new is not decided about again"
 

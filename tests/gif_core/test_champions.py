@@ -122,6 +122,25 @@ def test_going_back_twice_goes_back_two_steps(store: ArtifactStore) -> None:
     assert len(read_history(store)) == 8
 
 
+def test_an_entry_whose_answer_was_lost_is_not_made_twice(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may carry a write out and then fail to say so; the retry finds the file there."""
+    enter_first(store, "champion", A, because="x")
+    verdict(store, A, B, promoted=True)
+    verdict(store, B, C, promoted=True)
+    create = store.storage.create
+
+    def create_and_lose(path: str, content: bytes) -> None:
+        create(path, content)
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(store.storage, "create", create_and_lose)
+    assert roll_back(store, because="x").champion == B
+    assert tagged(store) == B
+    assert len(read_history(store)) == 4
+
+
 def test_one_goes_back_only_to_a_champion_that_is_still_there(store: ArtifactStore) -> None:
     enter_first(store, "champion", A, because="x")
     verdict(store, A, B, promoted=True)
