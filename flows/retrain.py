@@ -5,6 +5,7 @@ import logging
 from prefect import flow
 from prefect.states import Completed
 
+from flows.credentials import load_credentials
 from flows.stages import continue_run, logs_forwarded, refs_of, run_stage
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run
@@ -45,6 +46,7 @@ def retrain(
         force: Train and compare a challenger although nothing is new.
     """
     settings = load_config(config)
+    load_credentials(settings.store)
     store = ArtifactStore(settings.store)
     with logs_forwarded():
         result = _retrain(store, settings, policy, force=force)
@@ -87,7 +89,7 @@ def _challenge(
     store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy
 ) -> RetrainingResult:
     """Train a challenger on the sources as they are now, measure both models on its sets, and decide."""
-    record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"))
+    record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
     record, codes = _settle_codes(store, record, config, champion, policy)
     challenger, fine_tuned = challenger_config(config, champion, codes, policy.training)
     scores = {"champion": _evaluate_champion(store, record, challenger, champion)}
@@ -111,7 +113,7 @@ def _settle_codes(
     faces = store.open(refs_of(store, record)["ingestion"])
     choice = choose_codes(store, config, champion, faces, policy.codes)
     if choice.action == "extend":
-        record = continue_run(store, record, extend_codes(config, champion), [SEPARATION])
+        record = continue_run(store, record, extend_codes(config, champion), [SEPARATION], ends=False)
         extended = store.open(refs_of(store, record)["separation"])
         choice = check_separation(store, choice, champion, extended, policy.codes)
     logger.info("codes: %s, because %s", choice.action, choice.because)

@@ -64,8 +64,10 @@ def continue_run(
     selected: Collection[StageName],
     given: Mapping[StageName, ArtifactRef] = NOTHING,
     refresh: Collection[StageName] = (),
+    *,
+    ends: bool = True,
 ) -> RunRecord:
-    """Run more stages of a run, on what it has made so far and on what is given."""
+    """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
     refs = {**given, **refs_of(store, record)}
     record = save_run(store, record, config=config.model_dump(mode="json"), state="running")
     try:
@@ -78,7 +80,7 @@ def continue_run(
         state = "failed" if isinstance(error, Exception) else "interrupted"
         _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
-    return save_run(store, record, state="completed", current=None)
+    return save_run(store, record, state="completed" if ends else "running", current=None)
 
 
 def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:

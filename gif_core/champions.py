@@ -105,12 +105,16 @@ def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decis
 def enter_verdict(
     store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, **about: Any
 ) -> Decision:
-    """Enter what came of a comparison; one that is entered already is not entered again."""
+    """Enter what came of a comparison; one that was entered just before is not entered again."""
 
     def decide(history: list[Decision]) -> Decision | dict[str, Any]:
-        for entry in history:
-            if (entry.before, entry.challenger, entry.evaluations) == (champion, challenger, about.get("evaluations")):
-                return entry
+        last = history[-1] if history else None
+        if last and (last.before, last.challenger, last.evaluations) == (
+            champion,
+            challenger,
+            about.get("evaluations"),
+        ):
+            return last
         _refuse_another(_current(store, history, tag), champion, tag)
         kind, winner = ("promoted", challenger) if promoted else ("kept", champion)
         return {"kind": kind, "champion": winner, "before": champion, "challenger": challenger, **about}

@@ -10,6 +10,9 @@ from schemas.base import Frozen, Stored
 
 CHAMPION: Final = "champion"
 Key = Annotated[str, Field(pattern=KEY_PATTERN)]
+FigureName = Annotated[
+    str, Field(pattern=r"^(accuracy|rank_\d+|(tar_at_far|tpir_at_fpir)_0\.\d+|(tar_at_far|tpir_at_fpir)_1e-\d+)$")
+]
 TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$")]
 
 
@@ -40,7 +43,7 @@ class TrainingPolicy(Frozen):
 class PromotionPolicy(Frozen):
     """What a challenger must show: no figure below the champion's by more than chance explains, and one above."""
 
-    figures: tuple[str, ...] = Field(
+    figures: tuple[FigureName, ...] = Field(
         default=("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1"), min_length=1
     )
     """Of every set, those that it has and is large enough for."""

@@ -6,6 +6,7 @@ from typing import Any
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.champions import enter_verdict
@@ -14,12 +15,20 @@ from gif_core.promotion import compare, judge
 from schemas.artifacts import ArtifactRef
 from schemas.retraining import CodesChoice, Compared, Decision, RetrainingPolicy, RetrainingResult
 from tasks.progress import warn_of_prefect
+from tasks.retries import try_again
 
 logger = logging.getLogger(__name__)
 ARTIFACT = "retraining"
 
 
-@task(name="decide", cache_policy=NO_CACHE, persist_result=False)
+@task(
+    name="decide",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=3,
+    retry_delay_seconds=exponential_backoff(10),
+    retry_condition_fn=try_again,
+)
 def decide(
     store_address: str,
     policy: RetrainingPolicy,

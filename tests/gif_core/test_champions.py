@@ -175,3 +175,12 @@ def test_a_champion_that_is_gone_is_told(store: ArtifactStore) -> None:
     store.remove(store.ref("training", A))
     with pytest.raises(ArtifactMissingError, match=r"the champion training/a+ is not whole"):
         find_champion(store)
+
+
+def test_a_challenger_that_was_rolled_back_and_wins_again_is_champion_again(store: ArtifactStore) -> None:
+    enter_first(store, "champion", A, because="x")
+    verdict(store, A, B, promoted=True)
+    roll_back(store, because="it was slow")
+    assert tagged(store) == A
+    again = verdict(store, A, B, promoted=True)
+    assert (again.number, again.champion, tagged(store)) == (4, B, B)
