@@ -1,7 +1,8 @@
 # make demo   the whole pipeline on synthetic faces, in minutes on a laptop
-# make test   format, lint, types, layers and tests
+# make up     a Prefect server, a worker, the deployments and an S3 server, until Ctrl-C
+# make test   format, lint, types, layers and tests; also: make test-slow, make coverage
 #
-# Both set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
+# All set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
 # On a host with GPUs: make demo FAISS=gpu
 
 PYTHON ?= python3
@@ -9,13 +10,21 @@ FAISS ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo test test-slow check format clean
+TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo up test test-slow coverage check format clean
 
 demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
 
+up: .venv/ready-$(FAISS)-s3
+	$(BIN)/gif up --s3
+
 test: check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(TESTS)
+
+coverage: .venv/ready-$(FAISS)-dev
+	$(TESTS) --cov --cov-report=term:skip-covered
 
 test-slow: .venv/ready-$(FAISS)-dev
 	$(BIN)/python -m pytest -m slow
@@ -41,6 +50,10 @@ clean:
 	@rm -f .venv/ready-*
 	@$(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu 2> /dev/null
 	$(PIP) --editable '.[$(FAISS)]'
+	@touch $@
+
+.venv/ready-$(FAISS)-s3: .venv/ready-$(FAISS)
+	$(PIP) --quiet --editable '.[$(FAISS),s3]'
 	@touch $@
 
 .venv/ready-$(FAISS)-dev: .venv/ready-$(FAISS)

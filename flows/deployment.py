@@ -1,10 +1,13 @@
 """What a Prefect server needs besides deployments: a work pool, a limit of trainings, and a watch over dead runs."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
+from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
@@ -27,6 +30,15 @@ def ensure_pool(name: str, kind: str) -> None:
             client.read_work_pool(name)
         except ObjectNotFound:
             client.create_work_pool(WorkPoolCreate(name=name, type=kind))
+
+
+def missing_deployments(file: Path, *, reset: bool = False) -> list[str]:
+    """Names of the deployments of a prefect.yaml that the server does not have; all of them with `reset`."""
+    named = [each["name"] for each in yaml.safe_load(file.read_text("utf-8"))["deployments"]]
+    with get_client(sync_client=True) as client:
+        ours = FlowFilter(name=FlowFilterName(any_=FLOWS))
+        known = {each.name for each in client.read_deployments(flow_filter=ours)}
+    return [name for name in named if reset or name not in known]
 
 
 def ensure_limit(trainings: int = 1) -> None:

@@ -4,8 +4,10 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
 
 from prefect.logging.handlers import APILogHandler
 from prefect.tasks import exponential_backoff
@@ -44,6 +46,7 @@ TASKS: dict[StageName, StageTask] = {
 
 JITTER = 0.3
 """Machines that lost the same server do not all come back at once."""
+NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
@@ -51,30 +54,35 @@ def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Coll
     load_credentials()
     store = ArtifactStore(config.store)
     keep_results_in(store.storage.url)
-    with _logs_forwarded():
+    with logs_forwarded():
         refs = find_inputs(plan_stages(store, config, selected), selected)
-        return _run_and_record(store, config, selected, refs, refresh)
+        return continue_run(store, begin_run(store, config), config, selected, refs, refresh)
 
 
-def _run_and_record(
+def continue_run(
     store: ArtifactStore,
+    record: RunRecord,
     config: RunConfig,
     selected: Collection[StageName],
-    refs: dict[StageName, ArtifactRef],
-    refresh: Collection[StageName],
+    given: Mapping[StageName, ArtifactRef] = NOTHING,
+    refresh: Collection[StageName] = (),
+    *,
+    ends: bool = True,
 ) -> RunRecord:
-    record = begin_run(store, config)
+    """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
+    refs = {**given, **refs_of(store, record)}
+    record = save_run(store, record, config=config.model_dump(mode="json"), state="running")
     try:
         for stage in selected:
             record = save_run(store, record, current=stage)
             with lines_about(run=record.run_id, stage=stage):
-                refs[stage], done = _run_stage(stage, config, refs, refresh=stage in refresh)
+                refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh)
             record = save_run(store, record, stages={**record.stages, stage: done})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
-    return save_run(store, record, state="completed", current=None)
+    return save_run(store, record, state="completed" if ends else "running", current=None)
 
 
 def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
@@ -87,7 +95,7 @@ def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str)
 
 
 @contextmanager
-def _logs_forwarded() -> Iterator[None]:
+def logs_forwarded() -> Iterator[None]:
     """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them.
 
     With `GIF_LOG` in the environment they are also added to that file, one JSON object each.
@@ -119,9 +127,15 @@ def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
     )
 
 
-def _run_stage(
-    stage: StageName, config: RunConfig, refs: dict[StageName, ArtifactRef], *, refresh: bool
+def refs_of(store: ArtifactStore, record: RunRecord) -> dict[StageName, ArtifactRef]:
+    """What a run has made or reused."""
+    return {stage: store.ref(stage, done.key) for stage, done in record.stages.items()}
+
+
+def run_stage(
+    stage: StageName, config: RunConfig, refs: Mapping[StageName, ArtifactRef], *, refresh: bool = False
 ) -> tuple[ArtifactRef, StageRecord]:
+    """Run one stage on what is given, without writing it down."""
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
     with MemoryWatch() as memory:

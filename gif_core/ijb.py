@@ -54,6 +54,20 @@ class TemplateVerification:
 
 
 @dataclass(frozen=True)
+class Search:
+    """What every probe finds in one gallery."""
+
+    own_Q: Doubles
+    """Score of its own subject, -inf where that is not enrolled."""
+    other_Q: Doubles
+    """Best score of the others."""
+    rank_Q: NDArray[np.int64]
+    """Of its own subject, from 0."""
+    is_mate_Q: NDArray[np.bool_]
+    """Whether its subject is enrolled at all."""
+
+
+@dataclass(frozen=True)
 class Identification:
     """The figures of 1:N, over all galleries."""
 
@@ -61,6 +75,8 @@ class Identification:
     """Mean over the galleries; FNIR is the rest to 1. Empty when every probe is enrolled everywhere."""
     cmc: Doubles
     """Share of all probes whose subject is among the first 1, 2, … of a gallery."""
+    searches: dict[str, Search]
+    """By gallery."""
 
 
 def pool_templates(
@@ -117,18 +133,20 @@ def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment],
     Subjects with equal scores rank behind each other, the worst for the probe.
     """
     found: list[dict[float, float]] = []
+    searches: dict[str, Search] = {}
     ranks_K = np.zeros(CMC_RANKS, np.int64)
     for name, gallery in galleries.items():
-        own_Q, other_Q, rank_Q, is_mate_Q = _search(template_TD, gallery, probes)
+        search = searches[name] = _search(template_TD, gallery, probes)
+        is_mate_Q = search.is_mate_Q
         if not is_mate_Q.any():
             raise UndefinedFiguresError(f"no probe has its subject in gallery {name}: nobody can be identified")
-        ranks_K += np.bincount(rank_Q[is_mate_Q], minlength=CMC_RANKS + 1)[:CMC_RANKS]
+        ranks_K += np.bincount(search.rank_Q[is_mate_Q], minlength=CMC_RANKS + 1)[:CMC_RANKS]
         if not is_mate_Q.all():
-            hits = (own_Q > other_Q)[is_mate_Q]
-            found.append(_tpir(own_Q[is_mate_Q], hits, np.sort(other_Q[~is_mate_Q])[::-1]))
+            hits = (search.own_Q > search.other_Q)[is_mate_Q]
+            found.append(_tpir(search.own_Q[is_mate_Q], hits, np.sort(search.other_Q[~is_mate_Q])[::-1]))
     rates = FALSE_POSITIVE_RATES if len(found) == len(galleries) else ()
     tpir = {fpir: float(np.mean([each[fpir] for each in found])) for fpir in rates}
-    return Identification(tpir, ranks_K.cumsum() / len(probes.subject_G))
+    return Identification(tpir, ranks_K.cumsum() / len(probes.subject_G), searches)
 
 
 def _media_shares(template_N: NDArray[np.int64], media_N: NDArray[np.int64]) -> Doubles:
@@ -179,10 +197,8 @@ def _ranks(values: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDA
     return np.flatnonzero(present), np.cumsum(present, dtype=np.int32) - np.int32(1)
 
 
-def _search(
-    template_TD: Doubles, gallery: Enrolment, probes: Enrolment
-) -> tuple[Doubles, Doubles, NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each probe: score of its own subject, best of the others, rank from 0, and whether it is enrolled at all."""
+def _search(template_TD: Doubles, gallery: Enrolment, probes: Enrolment) -> Search:
+    """All probes in one gallery."""
     order = np.argsort(gallery.subject_G)
     place_Q = np.searchsorted(gallery.subject_G[order], probes.subject_G)
     mate_Q = order[np.minimum(place_Q, len(order) - 1)]
@@ -198,7 +214,7 @@ def _search(
         score_QG[mates, mate_Q[part[mates]]] = -np.inf
         other_Q[part] = score_QG.max(axis=1)
         rank_Q[part] = np.minimum((score_QG >= own_Q[part][:, None]).sum(axis=1), CMC_RANKS)
-    return own_Q, other_Q, rank_Q, is_mate_Q
+    return Search(own_Q, other_Q, rank_Q, is_mate_Q)
 
 
 def _tpir(own: Doubles, hits: NDArray[np.bool_], impostors: Doubles) -> dict[float, float]:

@@ -48,6 +48,17 @@ def mean_potential(vectors_ND: Tensor, temperature: float, block: int = BLOCK) -
     return float(np.log(total / (num_vectors * (num_vectors - 1) / 2)))
 
 
+def batch_potential(rows: Rows, batch_B: Tensor, temperature: float) -> float:
+    """Eq. 6 without pairs of a vector with itself: log of the mean potential of a batch, in ascending order, with all.
+
+    There must be a second vector.
+    """
+    _, total_B = _force(rows, batch_B, rows.take(batch_B), temperature, self_pairs=False, chunk=CHUNK)
+    total = float(rows.add(total_B.sum(dtype=torch.float64)))
+    factor = 0.0 if 2 * temperature > SAFE_EXPONENT else 2 * temperature
+    return float(np.log(max(total, np.finfo(np.float64).tiny) / (len(batch_B) * (rows.total - 1)))) - factor
+
+
 def pair_cosines(vectors_ND: Tensor, block: int = BLOCK) -> Iterator[Tensor]:
     """The cosine of every distinct pair, each once, a block of pairs at a time."""
     for start in range(0, len(vectors_ND), block):

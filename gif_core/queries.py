@@ -9,6 +9,7 @@ import pyarrow.dataset as ds
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run, list_runs
+from gif_core.champions import read_histories
 from schemas.errors import GifError
 from schemas.stages import StageName
 
@@ -39,6 +40,17 @@ STAGE_COLUMNS: Final = pa.schema(
         ("peak_memory", pa.int64()),
     ]
 )
+COMPARED: Final = pa.struct(
+    [("set", pa.string()), ("figure", pa.string())]
+    + [(name, pa.float64()) for name in ("champion", "challenger", "low", "high")]
+)
+DECISIONS: Final = pa.schema(
+    [("number", pa.int64())]
+    + [(name, pa.string()) for name in ("tag", "kind", "champion", "before", "challenger", "because")]
+    + [("made_at", pa.timestamp("us", "UTC"))]
+    + [(name, pa.string()) for name in ("ingestion", "evaluation", "run_id")]
+    + [("figures", pa.list_(COMPARED)), ("fine_tuned", pa.bool_())]
+)
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
 
@@ -63,6 +75,7 @@ def open_database(store: ArtifactStore, run: str | None = None) -> duckdb.DuckDB
         connection.register("metrics", ds.dataset([str(each.path("metrics.parquet")) for each in measured]))
     connection.register("artifacts", _artifact_table(store))
     connection.register("stages", _stage_table(store))
+    connection.register("decisions", _decision_table(store))
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -123,3 +136,12 @@ def _stage_table(store: ArtifactStore) -> pa.Table:
         for stage, done in run.stages.items()
     ]
     return pa.Table.from_pylist(rows, schema=STAGE_COLUMNS)
+
+
+def _decision_table(store: ArtifactStore) -> pa.Table:
+    """The history of champions; figures as a list, so that `unnest(figures)` has a row for each."""
+    rows = [
+        {name: value for name, value in entry.model_dump().items() if name in DECISIONS.names}
+        for entry in read_histories(store)
+    ]
+    return pa.Table.from_pylist(rows, DECISIONS)

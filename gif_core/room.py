@@ -73,7 +73,18 @@ def available_memory() -> int | None:
         return None
     limit = _number(Path("/sys/fs/cgroup/memory.max"))
     used = _number(Path("/sys/fs/cgroup/memory.current"))
-    return free if limit is None or used is None else min(free, max(0, limit - used))
+    if limit is None or used is None:
+        return free
+    return min(free, max(0, limit - used + _reclaimable(Path("/sys/fs/cgroup/memory.stat"))))
+
+
+def _reclaimable(statistics: Path) -> int:
+    """Bytes of files that were read and that the system gives back when somebody needs the memory."""
+    try:
+        lines = dict(line.split() for line in statistics.read_text().splitlines())
+    except OSError:
+        return 0
+    return int(lines.get("inactive_file", 0)) + int(lines.get("active_file", 0))
 
 
 def _number(path: Path) -> int | None:

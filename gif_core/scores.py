@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gif_core.ijb import RANKS, Identification, TemplateVerification
+from gif_core.kept_scores import PAIRS, PAIRS_FILE, SEARCHES, SEARCHES_FILE
 from gif_core.metrics import MetricsWriter
 from gif_core.open_set import OpenSetFigures
 from gif_core.pairs import Images, Pairs
@@ -82,6 +83,9 @@ class SetResult:
     parts: list[str] = field(default_factory=list)
     """The stored parts that features were read from."""
     parts_computed: int = 0
+    kept_pairs: pa.Table | None = None
+    """The model's scores of single pairs, and of single probes: what another model is compared with."""
+    kept_searches: pa.Table | None = None
 
     def describe(self) -> dict[str, Any]:
         """As it stands in `scores.json`."""
@@ -141,7 +145,7 @@ def open_set_figures(result: OpenSetFigures, fpir: float) -> Figures:
 def write_scores(
     folder: Path, results: Sequence[SetResult], model: str, identification: SetResult | None = None
 ) -> None:
-    """Write `scores.json` and the tables of scores, metrics, ROC, CMC and errors.
+    """Write `scores.json` and the tables of scores, metrics, ROC, CMC, errors, and scores of single pairs.
 
     Identification among the enrolled has a file of its own, and its figures in the tables.
     """
@@ -161,6 +165,10 @@ def write_scores(
     pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
     errors = [{"set": result.title, **row} for result in results for row in result.errors]
     pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
+    pairs = [result.kept_pairs for result in results if result.kept_pairs is not None]
+    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIRS_FILE)
+    searches = [result.kept_searches for result in results if result.kept_searches is not None]
+    pq.write_table(pa.concat_tables([SEARCHES.empty_table(), *searches]), folder / SEARCHES_FILE)
 
 
 def read_scores(path: Path) -> dict[str, Mapping[str, Any]]:

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from gif_core.equalisation import equalise
 from gif_core.neighbourhoods import NEIGHBOURS, Neighbourhoods, nearest_of_all, sample
-from gif_core.potential import batch_gradient, mean_cosine, mean_potential, tangent, uniform_limit
+from gif_core.potential import (
+    batch_gradient,
+    batch_potential,
+    mean_cosine,
+    mean_potential,
+    tangent,
+    uniform_limit,
+)
 from gif_core.rows import Rows, unit_rows
 from gif_core.separation_checkpoints import Checkpoints
 from schemas.separation import SeparationConfig
@@ -48,22 +55,31 @@ class SeparationStep:
 class Measures:
     """What is measured after each epoch, and when enough is enough."""
 
-    def __init__(self, rows: Rows, config: SeparationConfig, *, seed: int) -> None:
-        """`rows` are those of the start, to which the later ones are compared."""
+    def __init__(self, rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0) -> None:
+        """`rows` are those of the start, to which the later ones are compared; the first `fixed` of them never move."""
         self.config = config
+        self.moving_B = fixed + sample(rows.total - fixed, MEASURED_ROWS, [seed, _LOSS_SAMPLE]) if fixed else None
         self.limit = uniform_limit(rows.local.shape[1], config.temperature)
         self.sample_B = sample(rows.total, MEASURED_ROWS, [seed, _LOSS_SAMPLE])
         self.start = Neighbourhoods(rows, seed=seed)
 
     def step(self, rows: Rows, epoch: int) -> SeparationStep:
         """The figures of an epoch."""
-        config, alone = self.config, rows.total == 1
-        loss = self.limit if alone else mean_potential(rows.take(self.sample_B), config.temperature)
+        config = self.config
+        loss = self._loss(rows)
         gap = loss - self.limit
         due = self._is_last(epoch, gap) or epoch <= ALL_MEASURED or epoch & (epoch - 1) == 0 or config.least_kept
         kept = self.start.kept(rows) if due else None
         neighbours, ranks = (kept.neighbours, kept.spearman) if kept else (None, None)
         return SeparationStep(epoch, config.epochs, loss, gap, mean_cosine(rows), neighbours, ranks)
+
+    def _loss(self, rows: Rows) -> float:
+        """Of everybody; when most stay where they are, of those who move against everybody."""
+        if rows.total == 1:
+            return self.limit
+        if self.moving_B is not None and len(self.moving_B):
+            return batch_potential(rows, self.moving_B, self.config.temperature)
+        return mean_potential(rows.take(self.sample_B), self.config.temperature)
 
     def is_last(self, step: SeparationStep) -> bool:
         """Whether the number of epochs or the gap is reached."""
@@ -78,21 +94,23 @@ class Measures:
 
 
 def separate(
-    rows: Rows, config: SeparationConfig, *, seed: int, checkpoints: Checkpoints | None = None
+    rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: Checkpoints | None = None
 ) -> Iterator[SeparationStep]:
     """Minimise Eq. 6 over the batches of every epoch; the unit vectors in `rows` are moved in place.
+
+    The first `fixed` of them stay, and the figures are those of the others against everybody: so people are added.
 
     Only the batch moves; the rows it is held against stay ("a subset of H at every iteration"). With checkpoints of
     an interrupted run, its steps are given again and it goes on after the last. A single vector has no pair: it stays.
     """
-    measures = Measures(rows, config, seed=seed)
+    measures = Measures(rows, config, seed=seed, fixed=fixed)
     neighbours = _pulled(rows, config)
     done = checkpoints.load(rows) if checkpoints else []
     steps = [SeparationStep(**figures) for figures in done] or [measures.step(rows, 0)]
     yield from steps
-    while rows.total > 1 and not measures.is_last(steps[-1]):
+    while rows.total > max(fixed, 1) and not measures.is_last(steps[-1]):
         before = rows.local.clone() if config.least_kept else None
-        _run_epoch(rows, neighbours, config, measures, seed=seed, epoch=steps[-1].epoch + 1)
+        _run_epoch(rows, neighbours, config, measures, seed=seed, epoch=steps[-1].epoch + 1, fixed=fixed)
         step = measures.step(rows, steps[-1].epoch + 1)
         if before is not None and measures.is_too_far(step):
             rows.local.copy_(before)
@@ -118,19 +136,26 @@ def _pulled(rows: Rows, config: SeparationConfig) -> Rows | None:
 
 
 def _run_epoch(
-    rows: Rows, neighbours: Rows | None, config: SeparationConfig, measures: Measures, *, seed: int, epoch: int
+    rows: Rows,
+    neighbours: Rows | None,
+    config: SeparationConfig,
+    measures: Measures,
+    *,
+    seed: int,
+    epoch: int,
+    fixed: int,
 ) -> None:
-    """The closed form first, if it is wanted; then passes over all batches in random order."""
-    if epoch == 1 and config.start_gap is not None and config.recipe != "literal":
+    """The closed form first, if it is wanted and everybody may move; then passes over all batches in random order."""
+    if epoch == 1 and not fixed and config.start_gap is not None and config.recipe != "literal":
         equalise(rows, measures.sample_B, temperature=config.temperature, gap=config.start_gap)
         return
-    order_N = torch.from_numpy(np.random.default_rng([seed, _ORDER, epoch]).permutation(rows.total))
+    order_N = fixed + torch.from_numpy(np.random.default_rng([seed, _ORDER, epoch]).permutation(rows.total - fixed))
     pull = config.pull * 0.5 ** (epoch / PULL_HALVES)
     said = time.monotonic()
     for number, batch_B in enumerate(torch.split(order_N, config.batch_size)):
         _move(rows, batch_B.sort().values, neighbours, config, pull)
         if rows.leads and time.monotonic() - said > LOG_SECONDS:
-            logger.info("epoch %d: %d of %d vectors moved", epoch, number * config.batch_size, rows.total)
+            logger.info("epoch %d: %d of %d vectors moved", epoch, number * config.batch_size, rows.total - fixed)
             said = time.monotonic()
 
 

@@ -30,7 +30,7 @@ def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Iterator[S
     """Separate this process's range of the vectors; at the end the result file is filled."""
     rows = open_rows(job, rank, processes)
     checkpoints = Checkpoints(Path(job.checkpoints), seconds=job.checkpoint_seconds)
-    yield from separate(rows, job.config, seed=job.seed, checkpoints=checkpoints)
+    yield from separate(rows, job.config, seed=job.seed, fixed=job.fixed, checkpoints=checkpoints)
     write_rows(rows, Path(job.result), NAME)
 
 

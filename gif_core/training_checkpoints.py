@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints
 from gif_core.process_group import ProcessGroup
 from schemas.artifacts import StoredFile
+from schemas.errors import GifError
 
 if TYPE_CHECKING:
+    from gif_core.heads.base import Head
     from gif_core.training import TrainingReport
     from gif_core.training_step import TrainingState
 
@@ -60,6 +62,43 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
     state.step = checkpoint.state.step
     reports: list[dict[str, Any]] = checkpoint.state.values["reports"]
     return reports
+
+
+def load_weights(state: "TrainingState", backbone: Path, head: Path | None) -> None:
+    """Begin with the weights of another training, and with a fresh optimizer.
+
+    A head with a row for each identity takes the rows of the people it knows; those of new people stay as drawn.
+    """
+    _fill(state.model, load_file(backbone), "the backbone")
+    if head is not None and state.head.sharded:
+        _fill_rows(state.head, head)
+    elif head is not None:
+        _fill(state.head, load_file(head), "the head")
+
+
+def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
+    own = module.state_dict()
+    unlike = sorted(name for name in own.keys() | tensors.keys() if _shape(own.get(name)) != _shape(tensors.get(name)))
+    if unlike:
+        raise GifError(
+            f"{what} of the model to start from is another: {', '.join(unlike[:3])} do not fit; train it anew, "
+            "without training.start_from, or with the settings of that model"
+        )
+    module.load_state_dict(tensors)
+
+
+def _fill_rows(head: "Head", path: Path) -> None:
+    first, end = head.row_range
+    with safe_open(path, framework="pt") as file:
+        stored = file.get_slice("weight_MD")
+        known = min(end, stored.get_shape()[0]) - first
+        if known > 0:
+            with torch.no_grad():
+                head.state_dict()["weight_MD"][:known] = stored[first : first + known]
+
+
+def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
+    return None if tensor is None else tuple(tensor.shape)
 
 
 def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ from gif_core.pairs import draw_pairs
 from gif_core.process_group import ProcessGroup, join_processes
 from gif_core.processes import FAULT, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training
-from gif_core.training_checkpoints import load_state, save_state
+from gif_core.training_checkpoints import load_state, load_weights, save_state
 from gif_core.verification import pair_distances, verify_distances
 from schemas.errors import GifError
 from schemas.training import TrainingJob
@@ -48,7 +48,8 @@ def run_job(
     """
     checkpoints = open_checkpoints(job)
     training = prepare(job, group)
-    resume(training, checkpoints)
+    if not resume(training, checkpoints) and job.start:
+        load_weights(training.state, Path(job.start.backbone), Path(job.start.head) if job.start.head else None)
     yield from training.reports
     with closing(training.run()) as steps:
         yield from _keep(steps, training, checkpoints, job, stopping)
@@ -105,18 +106,19 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
     return training
 
 
-def resume(training: Training, checkpoints: Checkpoints) -> None:
-    """Bring the training to its newest whole checkpoint, the same one in every process."""
+def resume(training: Training, checkpoints: Checkpoints) -> bool:
+    """Bring the training to its newest whole checkpoint, the same one in every process; False when there is none."""
     found = checkpoints.newest()
     (folder, *_) = training.group.gather(found.folder if found else None)
     if folder is None:
-        return
+        return False
     if found is None or found.folder != folder:
         raise RuntimeError(f"the checkpoint {folder} that the first process sees cannot be read by all")
     reports = load_state(training.state, found)
     training.reports = [TrainingReport(**report) for report in reports]
     if training.group.leads:
         logger.info("training goes on after step %d, from %s", training.state.step, folder)
+    return True
 
 
 def _verification(job: TrainingJob, group: ProcessGroup) -> Callable[[nn.Module], dict[str, float]] | None:

@@ -1,7 +1,7 @@
 """`RunConfig`: everything that one run of the pipeline may be told."""
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ from schemas.separation import SeparationConfig
 from schemas.stages import SEEDED, StageName
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
+
+LINKS: Final = ("extends", "start_from")
+"""Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
 
 
 def default_store() -> str:
@@ -51,4 +54,5 @@ class RunConfig(Frozen):
     def settings(self, stage: StageName) -> dict[str, Any]:
         """What an artifact of `stage` depends on besides its inputs: the configured part of its key."""
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json")
+        settings = {name: value for name, value in settings.items() if name not in LINKS or value is not None}
         return settings | {"seed": self.seed} if stage in SEEDED else settings

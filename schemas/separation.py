@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from schemas.artifacts import KEY_PATTERN
 from schemas.base import Frozen
 
 
@@ -30,6 +31,9 @@ class SeparationConfig(Frozen):
     """Stop when the loss is this close to its uniform limit; null: run all epochs."""
     least_kept: float | None = Field(default=None, gt=0, lt=1)
     """Stop before less than this share of the 10 nearest neighbours is kept; null: whatever it costs."""
+    extends: str | None = Field(default=None, pattern=KEY_PATTERN)
+    """Key of a separation whose code vectors stay as they are: they are those of the first people, and the others are
+    placed among them; null: everybody moves."""
 
 
 class SeparationJob(Frozen):
@@ -44,4 +48,6 @@ class SeparationJob(Frozen):
     """Safetensors file to fill, `code_vectors`; it is there already, and of the same shape."""
     checkpoints: str
     """Folder of the run's state."""
+    fixed: NonNegativeInt = 0
+    """Rows, from the first on, that stay where they are."""
     checkpoint_seconds: NonNegativeFloat = 60.0

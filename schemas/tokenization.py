@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from schemas.artifacts import KEY_PATTERN
 from schemas.base import Frozen
 
 
@@ -24,6 +25,9 @@ class TokenizationConfig(Frozen):
     """Rounds of k-means at each node of the tree."""
     points_per_centroid: int = Field(default=2048, ge=2)
     """A node's centroids come of at most v times as many of its identities, chosen by the seed."""
+    extends: str | None = Field(default=None, pattern=KEY_PATTERN)
+    """Key of a code table that is kept: its people are the first, and the others get free codes of its tree near their
+    neighbours; null: everybody gets a new code."""
 
     @model_validator(mode="after")
     def _scalar_codes_are_one_token(self) -> Self:

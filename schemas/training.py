@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from schemas.artifacts import KEY_PATTERN
 from schemas.base import Frozen
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -99,6 +100,9 @@ class TrainingConfig(Frozen):
     flip: bool = True
     """Mirror every second image at random."""
     augmentation: AugmentationConfig = AugmentationConfig()
+    start_from: str | None = Field(default=None, pattern=KEY_PATTERN)
+    """Key of a training whose weights are the start: the backbone's, and the head's as far as it is about the same
+    codes or the same people; null: random weights."""
 
     @property
     def scale_of_head(self) -> float:
@@ -109,6 +113,14 @@ class TrainingConfig(Frozen):
     def margin_of_head(self) -> float:
         """`margin`, or the usual one of the head."""
         return MARGINS.get(self.head, 0.0) if self.margin is None else self.margin
+
+
+class TrainingStart(Frozen):
+    """Weights of an earlier training, as local safetensors files."""
+
+    backbone: str
+    head: str | None
+    """Null when its head was about other codes or other people."""
 
 
 class TrainingJob(Frozen):
@@ -135,3 +147,5 @@ class TrainingJob(Frozen):
     checkpoints_kept: PositiveInt
     compile: bool
     gradient_checkpointing: bool
+    start: TrainingStart | None = None
+    """Weights to begin with; null: random ones."""

@@ -13,7 +13,9 @@ from gif_core.devices import pick_device
 from gif_core.encoders.building import build_encoder
 from gif_core.evaluation import embed_images, raw_pixels
 from gif_core.evaluation_sets import open_pair_set
+from gif_core.faces import Faces
 from gif_core.inputs import open_faces
+from gif_core.kept_scores import keep_pairs, who_is_who
 from gif_core.models import load_backbone
 from gif_core.pair_sets import PairSet
 from gif_core.pairs import Images, draw_pairs
@@ -79,7 +81,16 @@ def _evaluate_pairs(config: RunConfig, inputs: Inputs, given: PairSettings, work
         result.subjects[subject], result.curves[subject] = pair_figures(found), found.roc
         if subject == "model":
             result.errors = error_rows(subject, pair_set.images, pairs, distance, found.threshold)
+            result.kept_pairs = keep_pairs(
+                result.title, -distance, pairs.same, pairs.left, pairs.right, _people(pair_set)
+            )
     return result
+
+
+def _people(pair_set: PairSet) -> NDArray[np.int64]:
+    """Who is on every image, as far as it is known."""
+    images, pairs = pair_set.images, pair_set.pairs
+    return images.labels_N if isinstance(images, Faces) else who_is_who(pairs.left, pairs.right, pairs.same)
 
 
 def _held_out_pairs(config: RunConfig, inputs: Inputs) -> PairSet | None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from gif_core.code_table import check_identities
 from gif_core.devices import pick_device
 from gif_core.enrolled_images import ChosenImages, choose_enrolled, choose_unknown
 from gif_core.evaluation import embed_images
@@ -18,6 +19,7 @@ from gif_core.models import NoTokenHeadsError
 from gif_core.open_set import RANKS, measure_open_set
 from gif_core.recognition import open_backbone, open_gallery
 from gif_core.scores import SetResult, open_set_figures
+from schemas.errors import GifError
 from schemas.evaluation import IdentificationConfig
 from schemas.run import RunConfig
 from tasks.progress import collect_features
@@ -30,6 +32,8 @@ PROTOCOL: Final = "enrolled-1"
 NOBODY_UNKNOWN: Final = (
     "nobody was held out, so there is no threshold between known and unknown: set ingestion.held_out above 0"
 )
+
+OTHER_PEOPLE: Final = "the model was trained on other people than those of these faces"
 
 
 def measure_identification(config: RunConfig, inputs: Inputs) -> SetResult | None:
@@ -45,6 +49,11 @@ def measure_identification(config: RunConfig, inputs: Inputs) -> SetResult | Non
         gallery = open_gallery(inputs, beam=given.beam, device=device)
     except NoTokenHeadsError as error:
         result.undefined = str(error)
+        return result
+    try:
+        check_identities(inputs["tokenization"].path("codes.parquet"), inputs["ingestion"].path("identities.parquet"))
+    except GifError:
+        result.undefined = OTHER_PEOPLE
         return result
     enrolled, unknown = _choose_images(config, inputs, given)
     result.flags = {**result.flags, "enrolled_images": enrolled.origin}

@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.task_engine import TaskRunTimeoutError
 
+from gif_core.artifacts.errors import StoreAwayError
 from schemas.errors import GifError
 
 PASSING: Final = frozenset(
@@ -32,7 +33,7 @@ PASSING: Final = frozenset(
     }
 )
 """What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
-NETWORK: Final = (ConnectionError, TimeoutError, httpx.TransportError, ConcurrencySlotAcquisitionError)
+NETWORK: Final = (ConnectionError, TimeoutError, httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
 CLIENTS: Final = ("aiohttp.client_exceptions", "botocore.exceptions")
 """Libraries below object storage, whose errors reach us when their own patience is at an end."""
 LASTING: Final = ("Credential", "Param", "Validation", "Unknown", "Invalid", "NoRegion", "Profile", "Checksum")
@@ -41,10 +42,10 @@ LASTING: Final = ("Credential", "Param", "Validation", "Unknown", "Invalid", "No
 
 def may_pass(error: BaseException | None) -> bool:
     """Whether a fault lies with a disk, a network or a server, and not with what we were given or with the time set."""
+    if isinstance(error, NETWORK) and not isinstance(error, TaskRunTimeoutError):
+        return True
     if isinstance(error, GifError | ValueError | TaskRunTimeoutError):
         return False
-    if isinstance(error, NETWORK):
-        return True
     if type(error).__module__ in CLIENTS:
         return _of_a_client(error)
     return isinstance(error, OSError) and error.errno in PASSING

@@ -10,15 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from gif_core.artifacts import Draft
+from gif_core.artifacts import ArtifactStore, Draft
 from gif_core.devices import pick_device
 from gif_core.embedding import vectors_of
+from gif_core.inputs import open_code_vectors
 from gif_core.matrix_files import create_matrix, map_matrix
 from gif_core.neighbourhoods import sample
+from gif_core.placement import CHUNK, fit_map, place
 from gif_core.separation import SeparationStep
 from gif_core.separation_checkpoints import NAME
 from gif_core.separation_scores import bin_edges, measure_distances
 from gif_core.separation_worker import VECTORS, run_job
+from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.separation import SeparationJob
 from tasks.progress import track
@@ -56,6 +59,8 @@ def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(exist_ok=True)
     rows, columns = _copy_vectors(vectors, work / "start.safetensors")
+    fixed = _keep_known(config, work / "start.safetensors") if config.separation.extends else 0
+    draft.metrics |= {"kept_vectors": fixed} if fixed else {}
     create_matrix(draft.folder / "code_vectors.safetensors", NAME, rows, columns)
     return SeparationJob(
         config=config.separation,
@@ -64,7 +69,27 @@ def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
         vectors=str(work / "start.safetensors"),
         result=str(draft.folder / "code_vectors.safetensors"),
         checkpoints=str(work / "checkpoints"),
+        fixed=fixed,
     )
+
+
+def _keep_known(config: RunConfig, start: Path) -> int:
+    """Put the code vectors of known people in the place of their vectors, and new people among them; how many stay."""
+    store = ArtifactStore(config.store)
+    assert config.separation.extends is not None
+    known_ND = open_code_vectors(store.open(store.ref("separation", config.separation.extends)))
+    everybody = map_matrix(start, VECTORS, writable=True)
+    kept, columns = len(known_ND), known_ND.shape[1]
+    if kept > len(everybody) or columns != everybody.shape[1]:
+        raise GifError(
+            f"separation.extends names {kept:,} code vectors of {columns} dimensions, which do not fit "
+            f"{len(everybody):,} vectors of {everybody.shape[1]}: separate everybody anew, without it"
+        )
+    everybody[kept:] = place(everybody[kept:], fit_map(everybody[:kept], known_ND))
+    for begin in range(0, kept, CHUNK):
+        everybody[begin : min(begin + CHUNK, kept)] = known_ND[begin : begin + CHUNK]
+    everybody.flush()
+    return kept
 
 
 def _copy_vectors(source: Path, target: Path) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from gif_core.evaluation_sets import open_template_set
 from gif_core.ijb import PROTOCOL, Flags, identify_templates, pool_templates, score_pairs, verify_templates
 from gif_core.ijb_features import FeaturePart, StoredFeatures, embed_features, plan_features
 from gif_core.ijb_files import IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
+from gif_core.kept_scores import keep_pairs, keep_searches, who_is_who
 from gif_core.models import load_backbone
 from gif_core.roc import UndefinedFiguresError
 from gif_core.scores import SetResult, identification_figures, template_figures
@@ -68,9 +69,12 @@ def _measure(result: SetResult, meta: IjbMeta, features: StoredFeatures, flags: 
     template_TD = pool_templates(features.load, *places, len(faces.template_ids_T), flags)
     undefined = []
     try:
-        verified = verify_templates(score_pairs(template_TD, meta.left_P, meta.right_P), meta.same_P)
+        score_P = score_pairs(template_TD, meta.left_P, meta.right_P)
+        verified = verify_templates(score_P, meta.same_P)
         result.subjects[SUBJECT] |= template_figures(verified)
         result.curves[SUBJECT] = verified.roc
+        person_T = who_is_who(meta.left_P, meta.right_P, meta.same_P)
+        result.kept_pairs = keep_pairs(result.title, score_P, meta.same_P, meta.left_P, meta.right_P, person_T)
     except UndefinedFiguresError as error:
         undefined.append(f"1:1: {error}")
     try:
@@ -79,6 +83,7 @@ def _measure(result: SetResult, meta: IjbMeta, features: StoredFeatures, flags: 
         identified = identify_templates(template_TD, meta.galleries, meta.probes)
         result.subjects[SUBJECT] |= identification_figures(identified)
         result.ranks[SUBJECT] = identified.cmc
+        result.kept_searches = keep_searches(result.title, identified.searches, meta.probes.subject_G)
         if not identified.tpir_at_fpir:
             raise UndefinedFiguresError("every probe is enrolled, so FPIR is undefined")
     except UndefinedFiguresError as error:

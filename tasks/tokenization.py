@@ -1,11 +1,13 @@
 """Tokenization as a cached task."""
 
+import numpy as np
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Draft
+from gif_core.artifacts import Artifact, ArtifactStore, Draft
 from gif_core.code_means import mean_cosines, sum_by_prefix
 from gif_core.code_quality import QUALITY_FILE, code_quality
-from gif_core.code_table import write_code_table
+from gif_core.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, write_code_table
+from gif_core.extension import extend
 from gif_core.inputs import open_code_vectors
 from gif_core.token_alignment import align_tokens
 from gif_core.tokenization import Codes, CodeShape, Vectors, code_shape, draw_codes, tokenize
@@ -18,16 +20,38 @@ from tasks.stage import Inputs, stage_task
 def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """Code vectors are clustered again and again, and the path of an identity is its code."""
     vectors = open_code_vectors(inputs["separation"])
-    shape = code_shape(len(vectors), config.tokenization)
-    if config.tokenization.mode == "structured":
-        codes = _cluster(config, vectors, shape, draft)
+    if config.tokenization.extends:
+        codes, shape = _extend(config, vectors, inputs["ingestion"], draft)
     else:
-        codes = draw_codes(len(vectors), shape, seed=config.seed)
+        codes, shape = _make(config, vectors, draft)
     write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
     quality = code_quality(codes, shape, vectors, iterations=config.tokenization.iterations, seed=config.seed)
     pq.write_table(quality, draft.folder / QUALITY_FILE)
     draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)
+
+
+def _make(config: RunConfig, vectors: Vectors, draft: Draft) -> tuple[Codes, CodeShape]:
+    """A code for everybody."""
+    shape = code_shape(len(vectors), config.tokenization)
+    if config.tokenization.mode == "structured":
+        return _cluster(config, vectors, shape, draft), shape
+    return draw_codes(len(vectors), shape, seed=config.seed), shape
+
+
+def _extend(config: RunConfig, vectors: Vectors, faces: Artifact, draft: Draft) -> tuple[Codes, CodeShape]:
+    """Codes that are given stay, and new people get free ones near their neighbours."""
+    store = ArtifactStore(config.store)
+    assert config.tokenization.extends is not None
+    table = store.open(store.ref("tokenization", config.tokenization.extends))
+    check_identities(table.path(PARQUET_FILE), faces.path("identities.parquet"), more=True)
+    codes, shape = read_codes(table.path(DUCKDB_FILE))
+    known = len(codes)
+    draft.metrics["kept_codes"] = known
+    if len(vectors) == known:
+        return codes, shape
+    added = extend(codes, shape, np.asarray(vectors[:known]), np.asarray(vectors[known:]))
+    return np.concatenate([codes, added]), shape
 
 
 def _cluster(config: RunConfig, vectors: Vectors, shape: CodeShape, draft: Draft) -> Codes:

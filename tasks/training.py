@@ -3,21 +3,24 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gif_core.artifacts import Artifact, Draft
+import numpy as np
+
+from gif_core.artifacts import Artifact, ArtifactStore, Draft
 from gif_core.artifacts.checkpoints import checkpoint_folder
 from gif_core.artifacts.errors import PublishedMeanwhileError
-from gif_core.code_table import check_identities, read_shape
+from gif_core.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
 from gif_core.devices import pick_device
 from gif_core.inputs import open_code_vectors
 from gif_core.metrics import MetricsWriter
 from gif_core.models import save_model
 from gif_core.process_group import ProcessGroup
 from gif_core.training import TrainingReport
+from gif_core.training_checkpoints import BACKBONE, HEAD
 from gif_core.training_logs import TrainingLogs
 from gif_core.training_worker import open_checkpoints, run_job
 from schemas.errors import GifError
 from schemas.run import RunConfig
-from schemas.training import TrainingJob
+from schemas.training import TrainingJob, TrainingStart
 from tasks.limits import training_slot
 from tasks.progress import track
 from tasks.stage import Inputs, stage_task
@@ -57,6 +60,8 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
             table.add(report.step, report.metrics)
     save_model(draft.folder, result, _describe_model(config, inputs))
     draft.metrics |= {"steps": result.state.step, **_means(reports)}
+    if job.start:
+        draft.metrics["started_from"] = "backbone and head" if job.start.head else "backbone"
     draft.spent.append(job.checkpoints)
 
 
@@ -92,7 +97,33 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
         checkpoints_kept=execution.checkpoints_kept,
         compile=execution.compile,
         gradient_checkpointing=execution.gradient_checkpointing,
+        start=_find_start(config, inputs) if config.training.start_from else None,
     )
+
+
+def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
+    """The weights of an earlier model; its head only where it is about these codes, or for other heads these people."""
+    store = ArtifactStore(config.store)
+    assert config.training.start_from is not None
+    model = store.open(store.ref("training", config.training.start_from))
+    same_head = model.manifest.settings.get("head") == config.training.head
+    head = model.path(HEAD) if same_head and _is_continued(store, config, model, inputs) else None
+    return TrainingStart(backbone=str(model.path(BACKBONE)), head=str(head) if head else None)
+
+
+def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
+    """Whether the codes that the model learned are the first of these; heads without codes only ask for the people."""
+    before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
+    try:
+        check_identities(before.path(PARQUET_FILE), inputs["ingestion"].path("identities.parquet"), more=True)
+    except GifError:
+        return False
+    if config.training.head != "gif":
+        return True
+    (old_NL, old_shape), (new_NL, new_shape) = (
+        read_codes(table.path(DUCKDB_FILE)) for table in (before, inputs["tokenization"])
+    )
+    return old_shape == new_shape and np.array_equal(old_NL, new_NL[: len(old_NL)])
 
 
 def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:

@@ -103,11 +103,11 @@ Server = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 
 
 @contextmanager
-def prefect_server(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def prefect_server(home: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A real Prefect server with a database of its own, once it is healthy."""
     log = home / "server.log"
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with running(command, log, PREFECT_HOME=str(home)) as process:
+    with running(command, log, PREFECT_HOME=str(home), **environment) as process:
         url = f"http://127.0.0.1:{port}/api/health"
         wait_until(lambda: answers(url), seconds=180, what="the Prefect server's answer", log=log)
         yield process

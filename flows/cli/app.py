@@ -18,6 +18,7 @@ from flows.cli import (
     encoders,
     export,
     faces,
+    promote,
     recognition,
     run,
     runs,
@@ -39,6 +40,10 @@ app.command("run")(run.run)
 app.command("up")(up.up)
 app.command("deploy")(deploy.deploy)
 app.command("doctor")(doctor.doctor)
+app.command("retrain")(promote.retrain)
+app.command("promote")(promote.promote)
+app.command("rollback")(promote.rollback)
+app.command("champion")(promote.champion)
 app.command("sql")(sql.sql)
 app.command("compare")(compare.compare)
 app.command("encode")(encoders.encode)

@@ -19,20 +19,30 @@ def deploy(
     kind: Annotated[
         str, typer.Option("--type", help="Kind of the work pool `gif`, if there is none yet: process, docker, …")
     ] = "process",
+    reset: Annotated[
+        bool,
+        typer.Option(
+            "--reset", help="Set deployments that are there already to what prefect.yaml says, schedules too."
+        ),
+    ] = False,
 ) -> None:
     """Deploy to the Prefect server that PREFECT_API_URL names, as often as you like.
 
     Makes the work pool `gif`, the deployments of prefect.yaml, the limit of one training at a time, and the automation
-    that marks runs as Crashed whose process is gone. What is there already and was changed by hand stays as it is.
+    that marks runs as Crashed whose process is gone. What is there already, and may have been changed by hand, stays as
+    it is; after an upgrade, `--reset` brings the deployments up to date.
     """
     prepare()
     project = project_folder()
     if not os.environ.get("PREFECT_API_URL"):
         raise GifError("PREFECT_API_URL is not set: it names the Prefect server to deploy to, as 'gif up' prints it")
-    from flows.deployment import ensure_limit, ensure_pool, ensure_watch
+    from flows.deployment import ensure_limit, ensure_pool, ensure_watch, missing_deployments
 
     ensure_pool(POOL, kind)
-    subprocess.run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"], cwd=project, check=True)
+    wanted = missing_deployments(project / "prefect.yaml", reset=reset)
+    if wanted:
+        names = [part for name in wanted for part in ("--name", name)]
+        subprocess.run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", *names], cwd=project, check=True)
     ensure_limit()
     ensure_watch()
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from flows.cli.checks import Check, check_disks, check_faiss, check_gpu, check_memory, check_store, check_weights
 from flows.cli.environment import prepare
+from flows.cli.options import reach
 from flows.cli.server_checks import check_server
 from flows.cli.version_checks import check_versions
 from schemas.loading import load_config
@@ -34,6 +35,7 @@ def doctor(
     """
     prepare()
     config = load_config(source, overrides)
+    reach(config.store)
     console, failed = Console(), False
     table = Table("", "what", "found", "what to do", title=f"store {config.store}")
     with Console(stderr=True).status("Looking …"):

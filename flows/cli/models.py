@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.tags import resolve
+from gif_core.artifacts.tags import list_tags, resolve
 from gif_core.queries import run_artifacts
 from schemas.errors import GifError
 from schemas.stages import StageName
@@ -12,7 +12,10 @@ Artifacts = Mapping[StageName, Artifact]
 
 
 def open_model(address: str, run: str | None, key: str | None) -> Artifacts:
-    """A model by its key or of a run, the newest if none is named, what it was made from, and its newest evaluation."""
+    """A model by its key or of a run, the newest if none is named, what it was made from, and its evaluation.
+
+    Of several the newest counts, on the faces it was trained with if there is one: only that knows whom it enrolled.
+    """
     store = ArtifactStore(address)
     if run and key:
         raise GifError("give --run or --key, not both")
@@ -24,12 +27,15 @@ def open_model(address: str, run: str | None, key: str | None) -> Artifacts:
     evaluations = [
         manifest for manifest in store.manifests("evaluation") if manifest.inputs["training"] == training.made_from
     ]
+    evaluations.sort(key=lambda manifest: manifest.inputs["ingestion"] != made_from["ingestion"])
     newest = {each.stage: store.open(store.ref(each.stage, each.key)) for each in evaluations[:1]}
     return artifacts | {"training": training} | newest
 
 
 def _named(store: ArtifactStore, key: str) -> Artifact:
-    ref = resolve(store, key if set(key) & set("/@") else f"training/{key}")
+    tags = {tag.name for tag in list_tags(store) if tag.ref.stage == "training"}
+    name = f"training@{key}" if key in tags else f"training/{key}"
+    ref = resolve(store, key if set(key) & set("/@") else name)
     if ref.stage != "training":
         raise GifError(f"{ref} is not a trained model: name an artifact of the stage training")
     return store.open(ref)

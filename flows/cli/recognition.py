@@ -28,7 +28,8 @@ BEAM = 64
 Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces, in any format.")]
 Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face, in any format.")]
 Key = Annotated[
-    str | None, typer.Option(metavar="ARTIFACT", help="A model by its key's first digits, or training@tag.")
+    str | None,
+    typer.Option(metavar="ARTIFACT", help="A model by its key's first digits, or by its tag, such as champion."),
 ]
 Points = Annotated[
     Path | None,

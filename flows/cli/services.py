@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from gif_core.families import MARK, end_family
+from gif_core.families import MARK, PATIENCE, end_family
 from schemas.errors import GifError
 
 TAIL = 2000
@@ -59,7 +59,7 @@ class Services:
         with _signals(lambda *_: None):
             for service in reversed(self.services):
                 end_family(service.family)
-                service.process.wait()
+                _end_session(service.process)
                 for path in service.leaves:
                     path.unlink(missing_ok=True)
             self.guard.communicate()
@@ -122,6 +122,15 @@ class Services:
             raise RuntimeError("the guard has no standard input")
         self.guard.stdin.write(f"{family}\n")
         self.guard.stdin.flush()
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """Wait for its end; where families cannot be found (no /proc) its session is told to end, and made to."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, sign)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def sql(
     """Ask SQL questions of a run; nothing can be changed.
 
     Tables: codes, nodes, meta, code_quality, identities, held_out, quarantine, vectors, metrics, scores, artifacts,
-    stages.
+    stages, decisions.
 
     Examples:
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"

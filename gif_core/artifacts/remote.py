@@ -73,8 +73,15 @@ class RemoteStorage:
         except OSError as error:
             if not isinstance(error, FileExistsError) and not _is_precondition(error):
                 raise
-            if self.read(path) != content:
+            if self._read_if_there(path) != content:
                 raise FileExistsError(f"{self._at(path)} exists already") from None
+
+    def _read_if_there(self, path: str) -> bytes | None:
+        """The content, or None when whoever was first has removed it meanwhile."""
+        try:
+            return self.read(path)
+        except FileNotFoundError:
+            return None
 
     def replace(self, path: str, content: bytes) -> None:
         """Write a file whether it exists or not; readers see the old or the new one, whole."""

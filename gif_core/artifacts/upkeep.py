@@ -104,7 +104,7 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
     ]
     kept = now - PARTS_KEPT * older_than
     uploads = _old_uploads(store, held, now - older_than)
-    return [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, kept), *ended, *uploads]
+    return [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, held, kept), *ended, *uploads]
 
 
 def _leases(store: ArtifactStore, before: float) -> tuple[list[Leftover], set[str]]:
@@ -129,13 +129,13 @@ def _old_uploads(store: ArtifactStore, held: set[str], before: float) -> Iterato
             yield Leftover(upload.path, 0, upload)
 
 
-def _old_checkpoints(store: ArtifactStore, before: float) -> Iterator[Leftover]:
-    """Checkpoints of computations that nobody has carried on for long."""
+def _old_checkpoints(store: ArtifactStore, held: set[str], before: float) -> Iterator[Leftover]:
+    """Checkpoints of computations that nobody is at, and that nobody has carried on for long."""
     found: dict[str, Attempt] = {}
     for file in store.storage.find(CHECKPOINTS):
         found.setdefault("/".join(file.path.split("/")[:3]), Attempt()).add(file)
     for folder, seen in sorted(found.items()):
-        if seen.touched < before:
+        if seen.touched < before and folder.partition("/")[2].rpartition("-")[0] not in held:
             yield Leftover(folder, seen.size)
 
 

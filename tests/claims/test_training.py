@@ -81,11 +81,17 @@ def test_structured_codes_beat_atomic_codes_where_there_are_codes_alone(store: A
     assert tell_apart(store, train(*CODES_ALONE)) > tell_apart(store, atomic)
 
 
+@pytest.mark.xfail(
+    strict=True, reason="it does not hold here: 96.3 % against 97.0 %, and with the paper's loss 94.6 against 94.8 %"
+)
 def test_optimised_code_vectors_beat_those_straight_from_the_encoder(store: ArtifactStore, train: Train) -> None:
     straight = train("separation.epochs=0")
     assert tell_apart(store, train()) > tell_apart(store, straight)
 
 
+@pytest.mark.xfail(
+    strict=True, reason="it does not show in six epochs: least distance 0.75 between the classifier's rows, 0.69 in H"
+)
 def test_centres_of_people_with_few_images_collapse_under_a_classifier_and_code_vectors_do_not(
     store: ArtifactStore, train: Train
 ) -> None:

@@ -137,8 +137,10 @@ def test_an_unreadable_lease_ends_by_itself(store: ArtifactStore, monkeypatch: p
 
 
 def test_what_a_living_lease_is_for_is_never_swept(store: ArtifactStore) -> None:
-    attempt = f"training/{KEY}/otherhost-1-abc/half"
-    store.storage.replace(attempt, b"half")
+    attempt, checkpoint = f"training/{KEY}/otherhost-1-abc/half", f"checkpoints/training/{KEY}-0a1b2c/7-ff/state.json"
+    for path in (attempt, checkpoint):
+        store.storage.replace(path, b"half")
     with only_one(store.storage, store.ref("training", KEY)):
         assert find_leftovers(store, older_than=-60) == []
-    assert [leftover.path for leftover in find_leftovers(store, older_than=-60)] == [attempt.rpartition("/")[0]]
+    swept = [leftover.path for leftover in find_leftovers(store, older_than=-60)]
+    assert swept == [attempt.rpartition("/")[0], f"checkpoints/training/{KEY}-0a1b2c"]

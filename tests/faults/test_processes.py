@@ -119,7 +119,7 @@ def test_a_killed_run_is_crashed_at_once_and_the_next_one_goes_on(
         kill(find_processes(f"PREFECT__FLOW_RUN_ID={run}", "prefect.engine"))
         wait(lambda: read_run(deployed, run).state_name == "Crashed", seconds=60, what="its end")
         assert "-9" in (read_run(deployed, run).state.message or ""), "how its process ended"  # type: ignore[union-attr]
-        assert not find_processes(f"PREFECT__FLOW_RUN_ID={run}")
+        wait(lambda: not find_processes(f"PREFECT__FLOW_RUN_ID={run}"), seconds=30, what="the end of its processes")
         assert_nothing_is_lost(folder)
         start_run(prefect_command, settings, "--watch")
     assert_it_went_on(folder)

@@ -1,8 +1,10 @@
 """The deployments of `prefect.yaml` on a real server with a real worker."""
 
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -12,6 +14,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, LogFilter, LogFilterTimestamp
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
@@ -131,6 +134,24 @@ def test_the_ui_gets_a_form_with_every_setting_and_what_it_means(deployed: str) 
     assert "iresnet100" in training["backbone"]["enum"], "a list to choose from"
     assert training["gamma"]["description"]
     assert schema["properties"]["only"]["description"] == "Run this stage alone, on what the store holds."
+
+
+def test_what_was_changed_by_hand_stays_when_it_is_deployed_again_and_reset_sets_it_back(
+    deployed: str,
+) -> None:
+    with temporary_settings({PREFECT_API_URL: deployed}), get_client(sync_client=True) as client:
+        found = client.read_deployment_by_name("retrain/retrain")
+        client.update_deployment(found.id, DeploymentUpdate(parameters={"config": {"preset": "ms1mv2"}}))
+        client.update_deployment_schedule(found.id, found.schedules[0].id, active=False)
+        for again, preset, active in (([], "ms1mv2", False), (["--reset"], "demo", True)):
+            deploy(deployed, *again)
+            now = client.read_deployment_by_name("retrain/retrain")
+            assert (now.parameters["config"], now.schedules[0].active) == ({"preset": preset}, active)
+
+
+def deploy(api: str, *options: str) -> None:
+    command = [sys.executable, "-m", "flows.cli", "deploy", *options]
+    subprocess.run(command, env={**os.environ, "PREFECT_API_URL": api}, check=True, capture_output=True)
 
 
 def test_a_wrong_parameter_is_refused_when_the_run_is_asked_for(store: ArtifactStore, prefect_command: Command) -> None:

@@ -126,7 +126,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gif(work: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(work)
     monkeypatch.setenv("GIF_STORE", str(work / "store"))
-    return lambda *arguments, **given: run_gif(*arguments, "--key", "training@latest", **given)
+    return lambda *arguments, **given: run_gif(*arguments, "--key", "latest", **given)
 
 
 def files(work: Path, split: str) -> list[str]:

@@ -9,7 +9,7 @@ from httpx import ConnectError
 from prefect.task_engine import TaskRunTimeoutError
 from pydantic import ValidationError
 
-from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.artifacts.errors import ArtifactDamagedError, StoreAwayError
 from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
@@ -34,6 +34,7 @@ def refused_setting() -> ValidationError:
         ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens"),
         ConnectionResetError(),
         TimeoutError("no answer"),
+        StoreAwayError("it has not answered for 300 s"),
         OSError(errno.EIO, "a disk that stumbles"),
         OSError(errno.ESTALE, "a network file system that was away"),
         OSError(errno.EBUSY, "slow down"),

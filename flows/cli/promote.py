@@ -1,0 +1,163 @@
+"""`gif retrain`, `gif promote`, `gif rollback` and `gif champion`: which model is in use, and why."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.environment import prepare
+from flows.cli.options import Store
+from flows.cli.run import Verbose
+from flows.cli.tables import format_age
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.runs import find_run, list_runs
+from gif_core.artifacts.tags import resolve
+from gif_core.champions import ChampionError, find_champion, read_history, roll_back, settle
+from gif_core.champions import promote as make_champion
+from gif_core.comparison import find_evaluation
+from schemas.loading import ConfigError, load_config
+from schemas.presets import PRESETS
+from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
+
+Tag = Annotated[str, typer.Option(metavar="TAG", help="The line of champions that is meant.")]
+Because = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the history.")]
+LONGEST = 90
+"""Characters of a reason in the list."""
+
+
+def retrain(
+    config: Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")] = None,
+    preset: Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The policy, a YAML file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also when nothing is new.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a challenger if the sources hold something new, and promote it if it is better than the champion.
+
+    Without a champion the run's own model becomes it. The deployment `retrain` does the same every week.
+
+    Examples:
+      gif retrain --config run.yaml
+
+      gif retrain --config run.yaml --policy policy.yaml --force
+    """
+    if config and preset:
+        raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
+    settings, rules = load_config(config or preset or "demo", overrides), _read_policy(policy)
+    prepare(verbose=verbose)
+    notes = Console(stderr=True)
+    with notes.status("Loading …"):
+        from flows.cli.server import ensure_server
+        from flows.retrain import retrain as flow
+        from tasks.retraining import describe_result
+    ensure_server(notes)
+    result: RetrainingResult = flow(settings, rules, force)
+    Console().print(describe_result(result), markup=False, highlight=False, soft_wrap=True)
+
+
+def promote(
+    store: Store,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run's id, training/key, or training@tag.")],
+    because: Because = "by hand",
+    tag: Tag = CHAMPION,
+) -> None:
+    """Make a model the champion, whatever a comparison would say.
+
+    Examples:
+      gif promote 20260301-1200 --because "first model for production"
+
+      gif promote training/4f2a
+    """
+    opened = ArtifactStore(store)
+    chosen, run_id = _find_model(opened, model)
+    about = {
+        "ingestion": chosen.manifest.inputs["ingestion"].key,
+        "evaluation": _evaluation_of(opened, chosen),
+        "run_id": run_id,
+    }
+    decision = make_champion(opened, chosen, because=because, tag=tag, **about)
+    print(f"{chosen.ref} is the {tag} now (decision {decision.number})")
+
+
+def rollback(
+    store: Store,
+    to: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="A model that was champion; if not given, the one before.")
+    ] = None,
+    because: Because = "by hand",
+    tag: Tag = CHAMPION,
+) -> None:
+    """Go back to the champion before the one in use; once more goes back one more step.
+
+    Examples:
+      gif rollback --because "false matches at the gate"
+
+      gif rollback --to training/4f2a
+    """
+    opened = ArtifactStore(store)
+    key = _find_model(opened, to)[0].ref.key if to else None
+    decision = roll_back(opened, because=because, tag=tag, to=key)
+    print(f"training/{decision.champion[:12]} is the {tag} again (decision {decision.number})")
+
+
+def champion(store: Store, tag: Tag = CHAMPION) -> None:
+    """Show the model in use and how it came to be, the newest decision first."""
+    opened = ArtifactStore(store)
+    settle(opened, tag)
+    current = find_champion(opened, tag)
+    if current is None:
+        raise ChampionError(f"there is no {tag} in {opened.storage.url}: 'gif promote' or 'gif retrain' makes one")
+    print(f"{current.ref} is the {tag}; use it with --key {tag}")
+    table = Table("", "decision", "champion", "before", "challenger", "when", "because")
+    for entry in reversed(read_history(opened, tag)):
+        reason = entry.because if len(entry.because) <= LONGEST else f"{entry.because[: LONGEST - 1]}…"
+        table.add_row(str(entry.number), entry.kind, *_keys(entry), format_age(entry.made_at), escape(reason))
+    if table.row_count:
+        Console().print(table)
+
+
+def _keys(entry: Decision) -> list[str]:
+    return [key[:12] if key else "-" for key in (entry.champion, entry.before, entry.challenger)]
+
+
+def _find_model(store: ArtifactStore, text: str) -> tuple[Artifact, str | None]:
+    """The model that a person means, and its run where it was named by that."""
+    if any(run.run_id.startswith(text) for run in list_runs(store)):
+        run = find_run(store, text)
+        if "training" not in run.stages:
+            raise ArtifactMissingError(f"run {run.run_id} has no trained model: 'gif runs ls' shows what each run has")
+        return store.open(store.ref("training", run.stages["training"].key)), run.run_id
+    ref = resolve(store, text if set(text) & set("/@") else f"training/{text}")
+    if ref.stage != "training":
+        raise ChampionError(f"{ref} is not a trained model: name a run or an artifact of the stage training")
+    return store.open(ref), None
+
+
+def _evaluation_of(store: ArtifactStore, model: Artifact) -> str | None:
+    try:
+        return find_evaluation(store, model.ref.key)
+    except ArtifactMissingError:
+        return None
+
+
+def _read_policy(path: Path | None) -> RetrainingPolicy:
+    if path is None:
+        return RetrainingPolicy()
+    try:
+        return RetrainingPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not a YAML file: {error}") from None
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, each['loc']))} = {each['input']!r}: {each['msg']}" for each in error.errors())
+        raise ConfigError(f"{path}: {'; '.join(faults)}") from None

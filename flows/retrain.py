@@ -1,0 +1,137 @@
+"""The flow `retrain`: new data → a challenger → the better of the two is champion."""
+
+import logging
+
+from prefect import flow
+from prefect.states import Completed
+
+from flows.credentials import load_credentials
+from flows.stages import continue_run, logs_forwarded, refs_of, run_stage
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.runs import begin_run
+from gif_core.champions import enter_first, find_champion, read_history, settle
+from gif_core.retraining import (
+    Champion,
+    challenger_config,
+    check_separation,
+    choose_codes,
+    extend_codes,
+    find_verdict,
+    open_champion,
+    sources_now,
+)
+from schemas.artifacts import ArtifactRef, RunRecord
+from schemas.loading import load_config
+from schemas.retraining import CodesChoice, Decision, RetrainingPolicy, RetrainingResult
+from schemas.run import RunConfig
+from schemas.stages import STAGES, StageName
+from tasks.results import keep_results_in
+from tasks.retraining import decide, show_result
+
+logger = logging.getLogger(__name__)
+SEPARATION: StageName = "separation"
+"""From here on a challenger depends on the champion."""
+
+
+@flow(name="retrain", validate_parameters=True)
+def retrain(
+    config: RunConfig | str = "demo",
+    policy: RetrainingPolicy = RetrainingPolicy(),  # noqa: B008 - frozen; Prefect's form shows its fields
+    force: bool = False,
+) -> RetrainingResult:
+    """Train a challenger when the sources hold something new, and promote it if it is better than the champion.
+
+    Args:
+        config: A preset's name, a YAML file's path, or the settings themselves, on top of their `preset`.
+        policy: When codes are extended, how the challenger learns, and what it must show.
+        force: Train and compare a challenger although nothing is new.
+    """
+    settings = load_config(config)
+    load_credentials(settings.store)
+    store = ArtifactStore(settings.store)
+    keep_results_in(store.storage.url)
+    with logs_forwarded():
+        result = _retrain(store, settings, policy, force=force)
+        show_result(result)
+    return Completed(message=result.message, data=result)  # type: ignore[return-value]
+
+
+def _retrain(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy, *, force: bool) -> RetrainingResult:
+    if settle(store, policy.tag):
+        logger.warning("the tag %s was behind the last decision and has been moved", policy.tag)
+    model = find_champion(store, policy.tag)
+    if model is None:
+        return _crown_first(store, config, policy)
+    champion = open_champion(store, model)
+    known = find_verdict(sources_now(store, config).key, champion, read_history(store, policy.tag))
+    if known and not force:
+        return RetrainingResult(outcome="nothing_new", message=f"nothing new: {known}")
+    return _challenge(store, config, champion, policy)
+
+
+def _crown_first(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy) -> RetrainingResult:
+    """Without a champion the run's own model becomes it; what is stored already is reused."""
+    record = continue_run(store, begin_run(store, config), config, STAGES)
+    refs = refs_of(store, record)
+    decision = enter_first(
+        store,
+        policy.tag,
+        refs["training"].key,
+        because="there was no champion",
+        ingestion=refs["ingestion"].key,
+        evaluation=refs["evaluation"].key,
+        run_id=record.run_id,
+        policy=policy.model_dump(mode="json"),
+    )
+    message = f"{refs['training']} is the first {policy.tag}"
+    return RetrainingResult(outcome="first", message=message, decision=decision)
+
+
+def _challenge(
+    store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy
+) -> RetrainingResult:
+    """Train a challenger on the sources as they are now, measure both models on its sets, and decide."""
+    record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
+    record, codes = _settle_codes(store, record, config, champion, policy)
+    challenger, fine_tuned = challenger_config(config, champion, codes, policy.training)
+    scores = {"champion": _evaluate_champion(store, record, challenger, champion)}
+    record = continue_run(store, record, challenger, STAGES[STAGES.index(SEPARATION) :])
+    refs = refs_of(store, record)
+    if refs["training"] == champion.training.ref:
+        return RetrainingResult(
+            outcome="nothing_new", message=f"these settings and sources give {refs['training']} again"
+        )
+    scores["challenger"] = refs["evaluation"]
+    models = {"champion": champion.training.ref, "challenger": refs["training"]}
+    about = {"ingestion": refs["ingestion"].key, "run_id": record.run_id, "codes": codes, "fine_tuned": fine_tuned}
+    decision: Decision = decide(config.store, policy, models, scores, about)
+    return _tell(decision, models)
+
+
+def _settle_codes(
+    store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion, policy: RetrainingPolicy
+) -> tuple[RunRecord, CodesChoice]:
+    """Extend the codes or make them anew; how far apart vectors would be is known once new people are among them."""
+    faces = store.open(refs_of(store, record)["ingestion"])
+    choice = choose_codes(store, config, champion, faces, policy.codes)
+    if choice.action == "extend":
+        record = continue_run(store, record, extend_codes(config, champion), [SEPARATION], ends=False)
+        extended = store.open(refs_of(store, record)["separation"])
+        choice = check_separation(store, choice, champion, extended, policy.codes)
+    logger.info("codes: %s, because %s", choice.action, choice.because)
+    return record, choice
+
+
+def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion) -> ArtifactRef:
+    """The champion's scores on the sets of the challenger; stored like any others."""
+    own = {each.ref.stage: each.ref for each in (champion.separation, champion.tokenization, champion.training)}
+    ref, _ = run_stage("evaluation", config, refs_of(store, record) | own)
+    return ref
+
+
+def _tell(decision: Decision, models: dict[str, ArtifactRef]) -> RetrainingResult:
+    if decision.champion == models["challenger"].key:
+        message = f"{models['challenger']} is the new {decision.tag} instead of {models['champion']}"
+        return RetrainingResult(outcome="promoted", message=f"{message}: {decision.because}", decision=decision)
+    message = f"{models['champion']} stays {decision.tag}, {models['challenger']} is refused"
+    return RetrainingResult(outcome="kept", message=f"{message}: {decision.because}", decision=decision)
