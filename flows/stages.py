@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
@@ -13,7 +14,7 @@ from prefect.logging.handlers import APILogHandler
 from prefect.tasks import exponential_backoff
 
 from flows.credentials import load_credentials
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.log_lines import JsonLines, lines_about
 from gif_core.memory_watch import MemoryWatch
@@ -22,27 +23,11 @@ from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
-from tasks.embedding import embedding
-from tasks.evaluation import evaluation
-from tasks.ingestion import ingestion
-from tasks.reporting import reporting
 from tasks.results import keep_results_in
-from tasks.separation import separation
+from tasks.reuse import find_stored, reuse
 from tasks.stage import StageTask
-from tasks.tokenization import tokenization
-from tasks.training import training
 
 logger = logging.getLogger(__name__)
-
-TASKS: dict[StageName, StageTask] = {
-    "ingestion": ingestion,
-    "embedding": embedding,
-    "separation": separation,
-    "tokenization": tokenization,
-    "training": training,
-    "evaluation": evaluation,
-    "reporting": reporting,
-}
 
 JITTER = 0.3
 """Machines that lost the same server do not all come back at once."""
@@ -54,8 +39,9 @@ def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Coll
     load_credentials()
     store = ArtifactStore(config.store)
     keep_results_in(store.storage.url)
+    outside = {name for stage in selected for name in INPUTS[stage]} - set(selected)
     with logs_forwarded():
-        refs = find_inputs(plan_stages(store, config, selected), selected)
+        refs = find_inputs(plan_stages(store, config, selected), selected) if outside else {}
         return continue_run(store, begin_run(store, config), config, selected, refs, refresh)
 
 
@@ -70,14 +56,14 @@ def continue_run(
     ends: bool = True,
 ) -> RunRecord:
     """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
-    refs = {**given, **refs_of(store, record)}
-    record = save_run(store, record, config=config.model_dump(mode="json"), state="running")
+    refs, opened = {**given, **refs_of(store, record)}, dict[StageName, Artifact]()
+    record = record.model_copy(update={"config": config.model_dump(mode="json"), "state": "running"})
     try:
         for stage in selected:
             record = save_run(store, record, current=stage)
             with lines_about(run=record.run_id, stage=stage):
-                refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh)
-            record = save_run(store, record, stages={**record.stages, stage: done})
+                refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh, opened=opened)
+            record = record.model_copy(update={"stages": {**record.stages, stage: done}})
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         _record_end(store, record, state, f"{type(error).__name__}: {error}")
@@ -118,8 +104,12 @@ def logs_forwarded() -> Iterator[None]:
 
 
 def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
-    """The stage's task, tried again and stopped as the run is told to."""
-    return TASKS[stage].with_options(
+    """The stage's task, tried again and stopped as the run is told to.
+
+    Its module brings along what the stage computes with, torch and more, and so is imported when there is work to do.
+    """
+    task: StageTask = getattr(import_module(f"tasks.{stage}"), stage)
+    return task.with_options(
         retries=execution.retries,
         retry_delay_seconds=exponential_backoff(execution.retry_seconds),
         retry_jitter_factor=JITTER,
@@ -133,13 +123,23 @@ def refs_of(store: ArtifactStore, record: RunRecord) -> dict[StageName, Artifact
 
 
 def run_stage(
-    stage: StageName, config: RunConfig, refs: Mapping[StageName, ArtifactRef], *, refresh: bool = False
+    stage: StageName,
+    config: RunConfig,
+    refs: Mapping[StageName, ArtifactRef],
+    *,
+    refresh: bool = False,
+    opened: dict[StageName, Artifact] | None = None,
 ) -> tuple[ArtifactRef, StageRecord]:
-    """Run one stage on what is given, without writing it down."""
+    """Run one stage on what is given, without writing it down; `opened` is what the stages of a run open but once."""
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
+    opened = {} if opened is None else opened
+    reused = None if refresh else _reuse(stage, config, inputs, opened)
+    if reused:
+        return reused, StageRecord(key=reused.key, action="reused", seconds=time.monotonic() - started)
     with MemoryWatch() as memory:
         state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
+    opened.pop(stage, None)
     ref: ArtifactRef = state.result()
     done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
     if state.name == "Cached":
@@ -147,3 +147,20 @@ def run_stage(
     made = ArtifactStore(config.store).open(ref).manifest
     figures = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
     return ref, done.model_copy(update=figures)
+
+
+def _reuse(
+    stage: StageName, config: RunConfig, inputs: Mapping[StageName, ArtifactRef], opened: dict[StageName, Artifact]
+) -> ArtifactRef | None:
+    """The stage's artifact, if it is stored already and made from what its inputs hold now."""
+    store = ArtifactStore(config.store)
+    for name, ref in inputs.items():
+        if name not in opened or opened[name].ref != ref:
+            opened[name] = store.open(ref)
+    given = {name: opened[name] for name in inputs}
+    found = find_stored(store, stage, config, given)
+    if found is None:
+        return None
+    reuse(store, found, given)
+    opened[stage] = found
+    return found.ref

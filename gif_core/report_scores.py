@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from gif_core import figures
 from gif_core.artifacts import Artifact
-from gif_core.formatting import decimal, duration, figure_name, percent, plain_name, set_name, thousands
+from gif_core.formatting import decimal, figure_name, percent, plain_name, set_name, thousands
 from gif_core.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
 from gif_core.report_tables import count_people, describe_encoder, read_curves
 from gif_core.scores import read_scores
@@ -72,21 +72,6 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
         shown = {words: [_show_error(row) for row in rows if row["same"] is same] for same, words in kinds.items()}
         groups.append({"title": set_name(title), "threshold": rows[0]["threshold"], "kinds": shown})
     return {"groups": groups}
-
-
-def headlines(inputs: Inputs) -> list[tuple[str, str]]:
-    """The run in a few lines of text: data, codes, scores, cost."""
-    people, codes = count_people(inputs["ingestion"], "identities"), inputs["tokenization"].manifest.metrics
-    training = inputs["training"].manifest
-    lines = [
-        ("identities", thousands(people["identities"])),
-        ("images", thousands(people["images"])),
-        ("code", f"{codes['length']} tokens of {codes['range']} values"),
-    ]
-    lines += [(f"{title}: {name}", percent(value)) for title, name, value in headline_scores(inputs["evaluation"])]
-    speed = training.metrics.get("images_per_second")
-    lines += [("images per second", thousands(speed))] if isinstance(speed, float | int) else []
-    return [*lines, ("training took", duration(training.seconds))]
 
 
 def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:

@@ -17,7 +17,7 @@ from gif_core.comparison import Scored
 from gif_core.log_lines import say_about
 from gif_core.planning import stage_settings
 from gif_core.room import check_room, needs_of
-from schemas.artifacts import ArtifactRef
+from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
@@ -66,6 +66,16 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
     return decorate
 
 
+def identify(
+    store: ArtifactStore, stage: StageName, config: RunConfig, inputs: Inputs
+) -> tuple[ArtifactRef, dict[str, Any], dict[StageName, MadeFrom]]:
+    """The artifact that these settings make of these inputs, be it there or not, and what its key is made of."""
+    made_from = {name: artifact.made_from for name, artifact in inputs.items()}
+    settings = stage_settings(store, config, stage, _scored(inputs))
+    keys = {name: source.key for name, source in made_from.items()}
+    return store.ref(stage, artifact_key(stage, settings, keys)), settings, made_from
+
+
 def _find_or_make(
     store: ArtifactStore,
     stage: StageName,
@@ -77,9 +87,7 @@ def _find_or_make(
     resumes: bool,
 ) -> tuple[ArtifactRef, bool]:
     """The artifact, and whether it was made now."""
-    made_from = {name: artifact.made_from for name, artifact in inputs.items()}
-    settings = stage_settings(store, config, stage, _scored(inputs))
-    ref = store.ref(stage, artifact_key(stage, settings, {name: source.key for name, source in made_from.items()}))
+    ref, settings, made_from = identify(store, stage, config, inputs)
     say_about(artifact=str(ref))
     if not refresh and store.find(stage, ref.key, made_from):
         move_tag(store, "latest", ref)

@@ -14,11 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from gif_core.artifacts import cache
 from gif_core.artifacts.errors import ArtifactDamagedError
@@ -27,6 +25,9 @@ from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.verification import sha256_of, verify_file
 from schemas.artifacts import ArtifactRef, CheckpointState, MadeFrom, StoredFile
 from schemas.stages import StageName
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS: Final = "checkpoints"
@@ -78,8 +79,10 @@ class Checkpoints:
         """A folder that no other writer uses; all processes that write one checkpoint share it."""
         return f"{self.folder}/{step:09d}-{secrets.token_hex(4)}"
 
-    def write(self, folder: str, name: str, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> StoredFile:
-        """Store one file of a checkpoint."""
+    def write(self, folder: str, name: str, tensors: Mapping[str, "Tensor"], about: Mapping[str, str]) -> StoredFile:
+        """Store one file of a checkpoint. Whoever only looks for checkpoints does without torch."""
+        from safetensors.torch import save_file
+
         with self._local(f"{folder}/{name}") as path:
             save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, path, dict(about))
             with path.open("rb") as file:

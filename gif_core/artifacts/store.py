@@ -122,12 +122,16 @@ class ArtifactStore:
         return ArtifactRef(stage=stage, key=key, uri=f"{self.storage.url}/{stage}/{key}")
 
     def find(self, stage: StageName, key: str, inputs: Origins = NO_ORIGINS) -> ArtifactRef | None:
+        """The reference of an artifact that is there and up to date, as `look_up` tells."""
+        found = self.look_up(self.ref(stage, key), inputs)
+        return found.ref if found else None
+
+    def look_up(self, ref: ArtifactRef, inputs: Origins = NO_ORIGINS) -> Artifact | None:
         """The artifact, if it is published and every file is there in its full size.
 
         It must also have been made from what these `inputs` hold now: an input that was made again and came out
         different leaves what depends on it out of date.
         """
-        ref = self.ref(stage, key)
         try:
             manifest = self._manifest(ref)
         except ArtifactDamagedError:
@@ -137,7 +141,7 @@ class ArtifactStore:
         folder = _folder(ref)
         sizes = {found.path: found.size for found in self.storage.find(folder)}
         whole = all(sizes.get(f"{folder}/{file.path}") == file.size for file in manifest.files)
-        return ref if whole else None
+        return Artifact(ref, manifest, self.storage) if whole else None
 
     def open(self, ref: ArtifactRef) -> Artifact:
         """Open an artifact for reading."""

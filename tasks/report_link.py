@@ -1,0 +1,17 @@
+"""The link to a run's page in Prefect's UI."""
+
+from prefect.artifacts import create_markdown_artifact
+
+from gif_core.artifacts import Artifact
+from gif_core.headlines import headlines
+from tasks.stage import Inputs
+
+PAGE = "report.html"
+
+
+def show_link(report: Artifact, inputs: Inputs) -> None:
+    """The headline figures of the run and where its page is, as an artifact in Prefect's UI."""
+    where = f"{report.ref.uri}/{report.stored(PAGE).path}"
+    rows = [f"| {name} | {value} |" for name, value in headlines(inputs)]
+    lines = [f"[The report of this run]({where})", "", f"`{where}`", "", "| figure | |", "|---|---|", *rows]
+    create_markdown_artifact(key="report", markdown="\n".join(lines), description="The report of this run")

@@ -1,0 +1,48 @@
+"""A stage whose artifact is stored already: Prefect shows it as Cached, and what it computes with is not imported."""
+
+import logging
+from typing import Any, Final
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
+
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.tags import move_tag
+from gif_core.log_lines import say_about
+from schemas.run import RunConfig
+from schemas.stages import StageName
+from tasks.progress import warn_of_prefect
+from tasks.report_link import show_link
+from tasks.retries import try_again
+from tasks.stage import Inputs, Show, identify
+
+logger = logging.getLogger(__name__)
+SHOWN: Final[dict[StageName, Show]] = {"reporting": show_link}
+"""What Prefect's UI is shown of reused artifacts too."""
+
+
+def find_stored(store: ArtifactStore, stage: StageName, config: RunConfig, inputs: Inputs) -> Artifact | None:
+    """The artifact, if it is stored. What cannot be found out here the stage's own task will tell, and try again."""
+    try:
+        ref, _, made_from = identify(store, stage, config, inputs)
+        return store.look_up(ref, made_from)
+    except Exception as error:
+        logger.debug("%s could not be looked up: %s", stage, error)
+        return None
+
+
+def reuse(store: ArtifactStore, artifact: Artifact, inputs: Inputs) -> None:
+    """Run the stage's task as one that has found what it would make."""
+    ref = artifact.ref
+
+    @task(name=ref.stage, cache_policy=NO_CACHE, persist_result=False, retries=3, retry_condition_fn=try_again)
+    def cached() -> Any:
+        say_about(artifact=str(ref))
+        move_tag(store, "latest", ref)
+        if ref.stage in SHOWN:
+            with warn_of_prefect(f"what {ref.stage} shows"):
+                SHOWN[ref.stage](artifact, inputs)
+        return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
+
+    cached(return_state=True).result()
