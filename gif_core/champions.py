@@ -103,12 +103,15 @@ def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decis
 
 
 def enter_verdict(
-    store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, **about: Any
+    store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, since: int = 0, **about: Any
 ) -> Decision:
-    """Enter what came of a comparison; one that is entered already is not entered again."""
+    """Enter what came of a comparison that began after decision `since`.
+
+    If another process has entered it meanwhile, that entry holds, also when somebody has gone back since then.
+    """
 
     def decide(history: list[Decision]) -> Decision | dict[str, Any]:
-        for entry in history:
+        for entry in history[since:]:
             if (entry.before, entry.challenger, entry.evaluations) == (champion, challenger, about.get("evaluations")):
                 return entry
         _refuse_another(_current(store, history, tag), champion, tag)
