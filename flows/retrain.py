@@ -63,10 +63,11 @@ def _retrain(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy, 
     if model is None:
         return _crown_first(store, config, policy)
     champion = open_champion(store, model)
-    known = find_verdict(sources_now(store, config).key, champion, read_history(store, policy.tag))
+    history = read_history(store, policy.tag)
+    known = find_verdict(sources_now(store, config).key, champion, history)
     if known and not force:
         return RetrainingResult(outcome="nothing_new", message=f"nothing new: {known}")
-    return _challenge(store, config, champion, policy)
+    return _challenge(store, config, champion, policy, since=len(history))
 
 
 def _crown_first(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy) -> RetrainingResult:
@@ -88,7 +89,7 @@ def _crown_first(store: ArtifactStore, config: RunConfig, policy: RetrainingPoli
 
 
 def _challenge(
-    store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy
+    store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy, *, since: int
 ) -> RetrainingResult:
     """Train a challenger on the sources as they are now, measure both models on its sets, and decide."""
     record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
@@ -104,6 +105,7 @@ def _challenge(
     scores["challenger"] = refs["evaluation"]
     models = {"champion": champion.training.ref, "challenger": refs["training"]}
     about = {"ingestion": refs["ingestion"].key, "run_id": record.run_id, "codes": codes, "fine_tuned": fine_tuned}
+    about["since"] = since
     decision: Decision = decide(config.store, policy, models, scores, about)
     return _tell(decision, models)
 

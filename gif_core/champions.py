@@ -103,18 +103,17 @@ def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decis
 
 
 def enter_verdict(
-    store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, **about: Any
+    store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, since: int = 0, **about: Any
 ) -> Decision:
-    """Enter what came of a comparison; one that was entered just before is not entered again."""
+    """Enter what came of a comparison that began after decision `since`.
+
+    If another process has entered it meanwhile, that entry holds, also when somebody has gone back since then.
+    """
 
     def decide(history: list[Decision]) -> Decision | dict[str, Any]:
-        last = history[-1] if history else None
-        if last and (last.before, last.challenger, last.evaluations) == (
-            champion,
-            challenger,
-            about.get("evaluations"),
-        ):
-            return last
+        for entry in history[since:]:
+            if (entry.before, entry.challenger, entry.evaluations) == (champion, challenger, about.get("evaluations")):
+                return entry
         _refuse_another(_current(store, history, tag), champion, tag)
         kind, winner = ("promoted", challenger) if promoted else ("kept", champion)
         return {"kind": kind, "champion": winner, "before": champion, "challenger": challenger, **about}

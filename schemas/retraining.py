@@ -104,7 +104,7 @@ class Decision(Stored):
     """One entry of the history of a tag: it is created once and never changed, and the tag follows from it."""
 
     number: PositiveInt
-    tag: str
+    tag: TagName
     kind: Literal["first", "promoted", "kept", "by_hand", "rolled_back"]
     champion: Key
     """The model in use from now on."""

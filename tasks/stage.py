@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.artifacts import create_table_artifact
+from prefect.context import TaskRunContext
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
@@ -100,13 +101,19 @@ def _find_or_make(
             suppress(PublishedMeanwhileError),
             store.draft(ref, settings, made_from, resume=resumes) as draft,
         ):
-            draft.anew = refresh
+            draft.anew = refresh and _is_first_try()
             check_room(stage, needs_of(stage, inputs), draft.folder)
             work(config, inputs, draft)
             store.publish(draft, replace=refresh)
     move_tag(store, "latest", ref)
     _show_metrics(store.open(ref))
     return ref, True
+
+
+def _is_first_try() -> bool:
+    """Whether Prefect has not tried this task before: a second try goes on with what the first has made."""
+    context = TaskRunContext.get()
+    return context is None or context.task_run.run_count <= 1
 
 
 def _alone(store: ArtifactStore, ref: ArtifactRef, config: RunConfig) -> AbstractContextManager[None]:

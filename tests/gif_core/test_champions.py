@@ -45,10 +45,9 @@ def tagged(store: ArtifactStore) -> str | None:
     return tag.ref.key if tag else None
 
 
-def verdict(store: ArtifactStore, champion: str, challenger: str, *, promoted: bool) -> Any:
-    return enter_verdict(
-        store, "champion", champion=champion, challenger=challenger, promoted=promoted, because="x", evaluations={}
-    )
+def verdict(store: ArtifactStore, champion: str, challenger: str, *, promoted: bool, since: int = 0) -> Any:
+    models = {"champion": champion, "challenger": challenger, "promoted": promoted}
+    return enter_verdict(store, "champion", because="x", evaluations={}, since=since, **models)
 
 
 def test_the_first_model_becomes_champion_and_the_tag_points_at_it(store: ArtifactStore) -> None:
@@ -75,6 +74,16 @@ def test_the_same_comparison_is_decided_once(store: ArtifactStore) -> None:
         entries = list(pool.map(lambda _: verdict(store, A, B, promoted=True), range(4)))
     assert {entry.number for entry in entries} == {2}
     assert len(read_history(store)) == 2
+    assert tagged(store) == B
+
+
+def test_a_late_verdict_does_not_undo_a_way_back_but_a_new_comparison_counts(store: ArtifactStore) -> None:
+    enter_first(store, "champion", A, because="x")
+    promoted = verdict(store, A, B, promoted=True, since=1)
+    roll_back(store, because="false matches")
+    assert verdict(store, A, B, promoted=True, since=1) == promoted, "the other process of the same comparison"
+    assert tagged(store) == A
+    assert verdict(store, A, B, promoted=True, since=3).number == 4
     assert tagged(store) == B
 
 
@@ -175,12 +184,3 @@ def test_a_champion_that_is_gone_is_told(store: ArtifactStore) -> None:
     store.remove(store.ref("training", A))
     with pytest.raises(ArtifactMissingError, match=r"the champion training/a+ is not whole"):
         find_champion(store)
-
-
-def test_a_challenger_that_was_rolled_back_and_wins_again_is_champion_again(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
-    verdict(store, A, B, promoted=True)
-    roll_back(store, because="it was slow")
-    assert tagged(store) == A
-    again = verdict(store, A, B, promoted=True)
-    assert (again.number, again.champion, tagged(store)) == (4, B, B)
