@@ -2,12 +2,15 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 FIELDS: Final = ("run", "stage", "artifact")
 _about: ContextVar[dict[str, str]] = ContextVar("gif-log", default={})  # noqa: B039 (never changed in place)
 
@@ -25,6 +28,11 @@ def lines_about(**fields: str) -> Iterator[None]:
 def say_about(**fields: str) -> None:
     """From here to the end of the surrounding `lines_about`, lines carry these fields too."""
     _about.set(_about.get() | fields)
+
+
+def carrying_on(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """The function with what lines are about here, for a thread to call."""
+    return partial(copy_context().run, function)
 
 
 class JsonLines(logging.Formatter):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gif_core.artifacts import Artifact
+from gif_core.artifacts import Artifact, cache
 from schemas.errors import GifError
 from schemas.stages import StageName
 
@@ -26,6 +26,15 @@ MEMORY: Final[Mapping[StageName, Mapping[StageName, float]]] = {
 """The same for memory: vectors with their moments, vectors and a shuffled copy. Other stages read what they need."""
 
 
+FETCHED: Final[Mapping[StageName, tuple[StageName, ...]]] = {
+    "embedding": ("ingestion",),
+    "separation": ("embedding",),
+    "tokenization": ("separation",),
+    "training": ("ingestion", "separation", "tokenization"),
+}
+"""Inputs that a stage reads as a whole, or nearly so."""
+
+
 class NoRoomError(GifError):
     """A stage would run out of disk or memory."""
 
@@ -39,13 +48,19 @@ class Need:
 
 
 def needs_of(stage: StageName, inputs: Mapping[StageName, Artifact]) -> Need:
-    """From the sizes of its inputs; those in a remote store are fetched to this machine besides."""
+    """From the sizes of its inputs; those in a remote store of which there is no copy yet are fetched besides."""
     sizes = {name: artifact.manifest.size for name, artifact in inputs.items()}
-    fetched = sum(sizes[name] for name, artifact in inputs.items() if artifact.storage.local_path("") is None)
+    fetched = sum(_still_to_fetch(inputs[name]) for name in FETCHED.get(stage, ()) if name in inputs)
     disk, memory = (
         sum(times * sizes.get(name, 0) for name, times in factors.get(stage, {}).items()) for factors in (DISK, MEMORY)
     )
     return Need(RESERVE + fetched + int(disk), int(memory))
+
+
+def _still_to_fetch(artifact: Artifact) -> int:
+    if artifact.storage.local_path("") is not None:
+        return 0
+    return sum(file.size for file in artifact.manifest.files if not cache.has(file))
 
 
 def check_room(stage: StageName, need: Need, folder: Path) -> None:

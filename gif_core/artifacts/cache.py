@@ -114,11 +114,14 @@ def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
     return copy
 
 
+def has(file: StoredFile) -> bool:
+    """Whether there is a copy, whole or not."""
+    return _place(file).is_file()
+
+
 def keep(source: Path, file: StoredFile) -> None:
     """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
     make_room(file.size)
-    with _locked(fcntl.LOCK_SH):
-        note_use(cache_folder(), file.sha256)
     copy = _place(file)
     partial = _made(cache_folder() / "partial") / attempt_name()
     os.link(source, partial)

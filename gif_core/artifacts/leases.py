@@ -17,6 +17,7 @@ from typing import Final
 from gif_core.artifacts.attempts import attempt_name, owner_state
 from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.storage import Storage
+from gif_core.log_lines import carrying_on
 from schemas.artifacts import ArtifactRef
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,9 @@ def only_one(storage: Storage, ref: ArtifactRef) -> Iterator[None]:
     holder = attempt_name()
     lease = _take(storage, ref, holder)
     ended = Event()
-    renewing = Thread(target=_renew, args=(storage, ref, lease, holder, ended), daemon=True, name="gif-lease")
+    renewing = Thread(
+        target=carrying_on(_renew), args=(storage, ref, lease, holder, ended), daemon=True, name="gif-lease"
+    )
     renewing.start()
     try:
         yield

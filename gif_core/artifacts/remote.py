@@ -16,6 +16,7 @@ import fsspec
 from gif_core.artifacts.found import FoundFile, FoundUpload
 from gif_core.artifacts.patience import Patience
 from gif_core.artifacts.verification import sha256_of
+from gif_core.log_lines import carrying_on
 
 PART_BYTES: Final = 16 * 2**20
 MOST_PARTS: Final = 10_000
@@ -153,7 +154,9 @@ class RemoteStorage:
         try:
             for start in range(0, size, PART_BYTES):
                 ahead.append(
-                    self._threads.submit(self.patience, self._part, path, start, min(start + PART_BYTES, size))
+                    self._threads.submit(
+                        carrying_on(self.patience), self._part, path, start, min(start + PART_BYTES, size)
+                    )
                 )
                 if len(ahead) == AT_ONCE:
                     yield ahead.popleft().result()
@@ -187,7 +190,9 @@ class RemoteStorage:
         parts: list[Future[dict[str, Any]]] = []
         try:
             for number, start in enumerate(range(0, size, length), start=1):
-                parts.append(self._threads.submit(self._upload_part, source, upload, number, start, length))
+                parts.append(
+                    self._threads.submit(carrying_on(self._upload_part), source, upload, number, start, length)
+                )
             self._complete(upload, [part.result() for part in parts], path, size)
         except BaseException:
             for part in parts:

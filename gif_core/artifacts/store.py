@@ -24,6 +24,7 @@ from gif_core.artifacts.attempts import MARKER, abandon, adopt, attempt_name
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.storage import Storage, open_storage, sync_folder
 from gif_core.artifacts.verification import sha256_of, verify_file
+from gif_core.log_lines import carrying_on
 from gif_core.version import code_version
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
@@ -248,7 +249,7 @@ class ArtifactStore:
         """Digest and store files that are finished and will not change, while the stage goes on with others."""
         for path in draft.folder.glob(pattern):
             if path not in draft.begun and path.is_file() and not _is_hidden(draft, path):
-                draft.begun[path] = draft.threads.submit(self._store_file, draft, path)
+                draft.begun[path] = draft.threads.submit(carrying_on(self._store_file), draft, path)
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
         """Digest and store all files, several at a time."""

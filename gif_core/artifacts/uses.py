@@ -7,6 +7,7 @@ all containers of a machine.
 import atexit
 import fcntl
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Final
@@ -30,8 +31,11 @@ def note_use(folder: Path, digest: str) -> None:
 
 def in_use(folder: Path) -> set[str]:
     """Digests that living processes have written down."""
-    lists = [path.read_text() for path in (folder / USES).glob("*") if _is_held(path)]
-    return set("".join(lists).split())
+    used: set[str] = set()
+    for path in (folder / USES).glob("*"):
+        with suppress(FileNotFoundError):
+            used |= set(path.read_text().split()) if _is_held(path) else set()
+    return used
 
 
 def sweep_uses(folder: Path) -> None:
@@ -59,9 +63,11 @@ def _end(process: int, notes: IO[str]) -> None:
 
 
 def _is_held(path: Path) -> bool:
-    with path.open() as file:
-        try:
+    try:
+        with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
     return False

@@ -5,11 +5,12 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from gif_core.log_lines import JsonLines, lines_about, say_about
+from gif_core.log_lines import JsonLines, carrying_on, lines_about, say_about
 from gif_core.memory_watch import MemoryWatch
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -73,6 +74,14 @@ def test_lines_name_run_stage_and_artifact_and_nothing_afterwards(lines: io.Stri
     }
     assert (second["run"], "stage" in second, "artifact" in second) == ("r1", False, False)
     assert "run" not in third
+
+
+def test_lines_of_a_thread_are_about_what_it_was_started_for(lines: io.StringIO) -> None:
+    with lines_about(run="r1"):
+        thread = threading.Thread(target=carrying_on(logging.getLogger("gif_core.test").warning), args=("from afar",))
+    thread.start()
+    thread.join()
+    assert json.loads(lines.getvalue())["run"] == "r1"
 
 
 def test_a_traceback_stays_in_its_line(lines: io.StringIO) -> None:

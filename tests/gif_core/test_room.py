@@ -22,11 +22,17 @@ def test_needs_follow_from_the_sizes_of_the_inputs(tmp_path: Path) -> None:
     assert needs_of("ingestion", {}) == Need(RESERVE, 0)
 
 
-def test_inputs_of_a_remote_store_need_room_on_this_machine_too(s3_url: str) -> None:
+def test_inputs_of_a_remote_store_need_room_on_this_machine_until_they_are_in_its_cache(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = ArtifactStore(s3_url)
     publish(store, 1000)
+    monkeypatch.setenv("GIF_CACHE", str(tmp_path / "another"))
     inputs = {"embedding": store.open(store.ref("embedding", "a" * 64))}
     assert needs_of("separation", inputs).disk == RESERVE + 7000  # type: ignore[arg-type]
+    inputs["embedding"].path("vectors.parquet")
+    assert needs_of("separation", inputs).disk == RESERVE + 6000  # type: ignore[arg-type]
+    assert needs_of("reporting", inputs).disk == RESERVE  # type: ignore[arg-type]
 
 
 def test_a_full_disk_and_too_little_memory_are_told_with_what_to_do(tmp_path: Path) -> None:
