@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterNam
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows.retrain import retrain
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.tags import read_tag
@@ -100,36 +101,60 @@ def told(client: SyncPrefectClient, words: str) -> bool:
     return any(run.state and words in str(run.state.message) for run in scheduled_runs(client))
 
 
+@pytest.fixture
+def settings(tmp_path: Path, s3_url: str, tiny_settings: dict[str, Any]) -> dict[str, Any]:
+    """A run on a folder of faces, with its store on S3."""
+    draw(tmp_path / "faces", range(PEOPLE))
+    return settings_of(tiny_settings, tmp_path / "faces", s3_url)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_schedule_notices_new_people_and_decides_for_the_right_reason(
+    worker: Path, prefect_cli: Cli, prefect: str, settings: dict[str, Any], wait: Callable[..., None]
+) -> None:
+    first = retrain(settings).decision  # type: ignore[arg-type]
+    assert first is not None
+    grow(settings)
+    schedule(prefect_cli, settings)
+    store = ArtifactStore(settings["store"])
+    wait(lambda: len(read_history(store)) > 1, seconds=400, what="a decision", log=worker)
+    check_challenge(store, read_history(store)[1], first.champion)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_schedule_notices_new_people_and_the_better_model_is_champion_for_the_right_reason(
+def test_from_the_deployed_pipeline_to_a_schedule_that_finds_nothing_new(
     worker: Path,
     prefect_cli: Cli,
     client: SyncPrefectClient,
-    s3_url: str,
-    tmp_path: Path,
-    tiny_settings: dict[str, Any],
+    settings: dict[str, Any],
     run_gif: Cli,
     wait: Callable[..., None],
 ) -> None:
-    faces, store = tmp_path / "faces", ArtifactStore(s3_url)
-    draw(faces, range(PEOPLE))
-    settings = settings_of(tiny_settings, faces, s3_url)
+    store = ArtifactStore(settings["store"])
     prefect_cli("deploy", "--name", "full-pipeline")
     config = f"config={json.dumps(settings)}"
     assert "Completed" in prefect_cli("deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
     first = list_runs(store)[0]
-    run_gif("promote", first.run_id, "--store", s3_url, "--because", "the first model")
-
-    draw(faces, range(PEOPLE, PEOPLE + 6))
-    given = {"config": settings, "policy": {"promotion": {"replicas": 200}}}
-    prefect_cli("deploy", "--name", "retrain", "--interval", str(SECONDS), "--params", json.dumps(given))
+    run_gif("promote", first.run_id, "--store", settings["store"], "--because", "the first model")
+    grow(settings)
+    schedule(prefect_cli, settings)
     wait(lambda: len(read_history(store)) > 1, seconds=400, what="a decision", log=worker)
     decision = read_history(store)[1]
     check_challenge(store, decision, first.stages["training"].key)
-
-    wait(lambda: told(client, f"decision {decision.number}") or told(client, "nothing new"), seconds=200, what="a tick")
+    wait(lambda: told(client, "nothing new"), seconds=200, what="a run that finds nothing new", log=worker)
     assert told(client, decision.because)
     assert len(read_history(store)) == 2, "nothing new is not decided about again"
+
+
+def grow(settings: dict[str, Any]) -> None:
+    draw(Path(settings["ingestion"]["sources"][0]["path"]), range(PEOPLE, PEOPLE + 6))
+
+
+def schedule(prefect_cli: Cli, settings: dict[str, Any]) -> None:
+    """Deploy as `prefect.yaml` says, with a schedule of seconds beside that of a week."""
+    given = {"config": settings, "policy": {"promotion": {"replicas": 200}}}
+    prefect_cli("deploy", "--name", "retrain", "--interval", str(SECONDS), "--params", json.dumps(given))
 
 
 def check_challenge(store: ArtifactStore, decision: Decision, before: str) -> None:
