@@ -5,7 +5,7 @@ python benchmarks/cached_run.py [--rounds 9] [--processes]
 Starts a Prefect server and an S3 server (SeaweedFS) of its own, runs the pipeline once on drawn faces with artifacts in
 a folder and on the S3 server, and then an empty flow and the two cached runs in turn, all from one process. Ratios are
 medians over the rounds. With --processes also as commands, each in a process of its own that has to import everything:
-`gif run` against a Python file with an empty flow. In one process Prefect's heartbeats are off: at the end of every flow
+`gif run` against a Python file with an empty flow. In one process Prefect's heartbeats are off: at the end of a flow
 it waits up to a second for their thread, the empty one too, which would hide the difference.
 """
 
