@@ -26,6 +26,11 @@ class AccessStep:
 def try_store(address: str) -> Iterator[AccessStep]:
     """Do everything once with a small file, which is gone at the end; what goes wrong is raised as it comes."""
     storage, path = open_storage(address), f"{FOLDER}/{secrets.token_hex(8)}"
+    with storage.hurried():
+        yield from _try_everything(storage, path)
+
+
+def _try_everything(storage: Storage, path: str) -> Iterator[AccessStep]:
     try:
         yield _timed("write", lambda: storage.create(path, b"first"))
         yield _timed("create only once", lambda: _check_exclusive(storage, path))

@@ -3,7 +3,6 @@
 import atexit
 import subprocess
 
-from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_API_URL
 from rich.console import Console
 
@@ -15,6 +14,8 @@ def ensure_server(notes: Console) -> None:
     """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed."""
     if PREFECT_API_URL.value():
         return
+    from prefect.server.api.server import SubprocessASGIServer  # the whole server: seconds that others need not wait
+
     server = SubprocessASGIServer()
     with notes.status("Starting a Prefect server for this run …"):
         server.start(timeout=START_SECONDS)

@@ -59,8 +59,8 @@ def test_a_store_that_overwrites_what_must_be_created_once_is_found_out() -> Non
     assert [check.state for check in check_store("memory://bucket/place")] == ["ok"], "the same without that fault"
 
 
-def test_a_real_s3_server_passes_and_a_wrong_bucket_or_password_or_a_missing_server_fails(
-    s3_url: str, monkeypatch: pytest.MonkeyPatch
+def test_a_real_s3_server_passes_and_a_wrong_user_or_a_missing_server_fails(
+    s3_url: str, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [check] = check_store(s3_url)
     assert check.state == "ok", check.found
@@ -69,6 +69,11 @@ def test_a_real_s3_server_passes_and_a_wrong_bucket_or_password_or_a_missing_ser
     [check] = check_store(s3_url)
     assert check.state == "fail"
     assert "AWS_ACCESS_KEY_ID" in check.advice
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    fsspec.filesystem("s3").clear_instance_cache()
+    [check] = check_store(s3_url)
+    assert check.state == "fail"
+    assert "whether the server runs" in check.advice
 
 
 def test_packages_that_are_missing_broken_or_others_than_tested_are_told(tmp_path: Path) -> None:
