@@ -24,6 +24,7 @@ from schemas.stages import STAGES
 
 GIF = str(Path(sys.executable).with_name("gif"))
 BLOCK = "gif-s3-of-the-tests"
+pytestmark = pytest.mark.timeout(1200)  # three runs in processes of their own, on a machine that may be busy
 
 
 class Finished(NamedTuple):
@@ -60,10 +61,10 @@ def finished(
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         Secret(value=json.dumps(access)).save(BLOCK, overwrite=True)
     runs = [start(folder, name, PREFECT_API_URL=prefect_api) for name in ("one", "two")]
-    printed = [run.communicate(timeout=400)[0] for run in runs]
+    printed = [run.communicate(timeout=600)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], printed
     third = start(folder, "three", PREFECT_API_URL=prefect_api)
-    printed.append(third.communicate(timeout=200)[0])
+    printed.append(third.communicate(timeout=400)[0])
     assert third.returncode == 0, printed[-1]
     return Finished(store, folder, printed)
 
