@@ -186,9 +186,9 @@ def test_a_killed_rank_is_started_again_and_a_killed_agent_ends_its_ranks_and_th
     first = find_processes(*ranks)
     assert len(first) == 2
     kill({min(first)})
-    wait(lambda: len(find_processes(*ranks) - first) == 2, seconds=90, what="two new ranks")
+    wait(lambda: len(find_processes(*ranks) - first) == 2, seconds=180, what="two new ranks")
     reached = checkpoints(folder)
-    wait(lambda: bool(checkpoints(folder) - reached), seconds=60, what="another checkpoint")
+    wait(lambda: bool(checkpoints(folder) - reached), seconds=180, what="another checkpoint")
     assert process.poll() is None, "the run has not noticed"
 
     second = find_processes(*ranks)
