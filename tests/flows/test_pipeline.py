@@ -1,5 +1,6 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,12 +36,22 @@ pytestmark = pytest.mark.usefixtures("prefect")
 
 
 def states_of(state: State) -> dict[str, str]:
-    """Stage → final state name, as the server has them for this flow run; a stage may have tasks of its own."""
+    """Stage → final state name, as the server has them for this flow run; a stage may have tasks of its own.
+
+    The server hears of tasks a moment after they have ended.
+    """
     run = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        found = client.read_task_runs(flow_run_filter=run)
-    names = ((task.name.rsplit("-", 1)[0], task.state_name) for task in found)
-    return {stage: state for stage, state in names if stage in STAGES}
+    wanted = set(getattr(state.result(raise_on_failure=False), "stages", ()))
+    end = time.monotonic() + 30
+    while True:
+        with get_client(sync_client=True) as client:
+            found = client.read_task_runs(flow_run_filter=run)
+        ended = [task for task in found if task.state and task.state.is_final()]
+        names = ((task.name.rsplit("-", 1)[0], str(task.state_name)) for task in ended)
+        states = {stage: state for stage, state in names if stage in STAGES}
+        if states.keys() >= wanted or time.monotonic() > end:
+            return states
+        time.sleep(0.1)
 
 
 def computed(state: State) -> set[str]:

@@ -41,7 +41,7 @@ def client(prefect_api: str) -> Iterator[SyncPrefectClient]:
 
 @pytest.fixture
 def prefect_cli(prefect_api: str, client: SyncPrefectClient) -> Iterator[Cli]:
-    """Runs `prefect …`; at the end nothing is scheduled any more."""
+    """Runs `prefect …` on a server without deployments; at the end nothing is scheduled any more."""
 
     def run(*arguments: str) -> str:
         environment = {**os.environ, "PREFECT_API_URL": prefect_api, "PREFECT_CLI_PROMPT": "false", "COLUMNS": "200"}
@@ -50,7 +50,12 @@ def prefect_cli(prefect_api: str, client: SyncPrefectClient) -> Iterator[Cli]:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    remove_deployments(client)
     yield run
+    remove_deployments(client)
+
+
+def remove_deployments(client: SyncPrefectClient) -> None:
     for deployment in client.read_deployments():
         client.delete_deployment(deployment.id)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from threading import Thread
 
@@ -46,15 +47,18 @@ def holder(api: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 class Waiting:
-    """A training of this process that waits for its slot."""
+    """A training of this process, with its settings, that waits for its slot."""
 
     def __init__(self) -> None:
         self.trains = False
-        self.thread = Thread(target=self._train)
+        self.thread = Thread(target=copy_context().run, args=(self._train,))
         self.thread.start()
 
     def _train(self) -> None:
