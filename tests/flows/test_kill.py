@@ -90,6 +90,7 @@ def is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_a_killed_run_takes_the_server_it_started_with_it(
     tmp_path: Path, tiny_settings: dict[str, object], wait: Callable[..., None]

@@ -233,6 +233,7 @@ def test_a_wrong_policy_is_refused_before_anything_runs(copied: Place) -> None:
         retrain(config, {"codes": {"fullest": 2}})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["training", "decision"])
 def test_a_killed_retraining_is_carried_on_by_the_next_and_decides_once(
     moment: str, copied: Place, tmp_path: Path, start_gif: Callable[..., BaseProcess]

@@ -113,6 +113,7 @@ def settings(tmp_path: Path, s3_url: str, tiny_settings: dict[str, Any]) -> dict
     return settings_of(tiny_settings, tmp_path / "faces", s3_url)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_the_schedule_notices_new_people_and_decides_for_the_right_reason(
     worker: Path, prefect_cli: Cli, prefect: str, settings: dict[str, Any], wait: Callable[..., None]

@@ -112,6 +112,7 @@ def assert_nothing_is_left(started: Up, wait: Wait) -> None:
     assert not list(started.data.rglob("*.sock"))
 
 
+@pytest.mark.slow
 def test_a_second_one_is_refused_and_the_death_of_a_child_ends_the_rest_and_is_told(tmp_path: Path, wait: Wait) -> None:
     with up(tmp_path, wait) as started:
         second = subprocess.run(
