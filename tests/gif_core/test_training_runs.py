@@ -29,6 +29,7 @@ from schemas.training import TrainingConfig, TrainingJob
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[2]
 IMAGES, DIM, BATCH, EPOCHS = 64, 16, 16, 5
+slow = pytest.mark.slow
 STEPS = IMAGES // BATCH * EPOCHS
 SPY = """
 import json, os, signal
@@ -132,7 +133,7 @@ def seen_labels(path: Path) -> list[tuple[int, list[int]]]:
     return [(step, labels) for step, labels in map(json.loads, path.read_text().splitlines())]
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 2), pytest.param(2, 1, marks=slow)])
 def test_killed_at_a_random_step_it_ends_where_it_would_have(
     files: Path, tmp_path: Path, undisturbed: tuple[dict[str, Tensor], list[float]], before: int, after: int
 ) -> None:

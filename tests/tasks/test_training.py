@@ -159,6 +159,7 @@ def test_codes_of_other_people_are_refused_before_the_first_step(
             run()
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_process_is_told_as_it_is_and_not_tried_again(run: Run) -> None:
     with pytest.raises(GifError, match=r"batch_size=16.*shared equally by 3 processes|multiple of 3"):
         run(processes=3)
