@@ -9,7 +9,7 @@ from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.tags import move_tag
-from gif_core.log_lines import say_about
+from gif_core.log_lines import lines_about
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
@@ -38,8 +38,8 @@ def reuse(store: ArtifactStore, artifact: Artifact, inputs: Inputs) -> None:
 
     @task(name=ref.stage, cache_policy=NO_CACHE, persist_result=False, retries=3, retry_condition_fn=try_again)
     def cached() -> Any:
-        say_about(artifact=str(ref))
-        move_tag(store, "latest", ref)
+        with lines_about(stage=ref.stage, artifact=str(ref)):
+            move_tag(store, "latest", ref)
         if ref.stage in SHOWN:
             with warn_of_prefect(f"what {ref.stage} shows"):
                 SHOWN[ref.stage](artifact, inputs)

@@ -15,7 +15,7 @@ from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.artifacts.leases import only_one
 from gif_core.artifacts.tags import move_tag
 from gif_core.comparison import Scored
-from gif_core.log_lines import say_about
+from gif_core.log_lines import lines_about, say_about
 from gif_core.planning import stage_settings
 from gif_core.room import check_room, needs_of
 from schemas.artifacts import ArtifactRef, MadeFrom
@@ -56,7 +56,8 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
             store = ArtifactStore(config.store)
             opened = {name: store.open(ref) for name, ref in inputs.items()}
-            ref, made = _find_or_make(store, stage, work, config, opened, refresh=refresh, resumes=resumes)
+            with lines_about(stage=stage):
+                ref, made = _find_or_make(store, stage, work, config, opened, refresh=refresh, resumes=resumes)
             if show:
                 with warn_of_prefect(f"what {stage} shows"):
                     show(store.open(ref), opened)
