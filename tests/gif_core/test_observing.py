@@ -24,7 +24,7 @@ with MemoryWatch(0.01) as before:
 with MemoryWatch(0.01) as watch:
     held = bytearray(200 * 2**20)
     held[::4096] = b"x" * len(held[::4096])
-    while watch.peak < before.peak + 150 * 2**20:
+    while (watch.peak or 0) < before.peak + 150 * 2**20:
         pass
     del held
 print(watch.peak - before.peak)
