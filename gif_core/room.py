@@ -65,7 +65,7 @@ def _still_to_fetch(artifact: Artifact) -> int:
 
 def check_room(stage: StageName, need: Need, folder: Path) -> None:
     """NoRoomError when the disk of `folder` or this machine's memory cannot hold what the stage needs."""
-    free = shutil.disk_usage(_existing(folder)).free
+    free = shutil.disk_usage(existing_folder(folder)).free
     if free < need.disk:
         raise NoRoomError(
             f"{stage} needs about {_gigabytes(need.disk)} of disk at {folder}, where {_gigabytes(free)} are free: make "
@@ -110,8 +110,9 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
+def existing_folder(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that there is: what would be written there goes to its disk."""
+    while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     return folder
 

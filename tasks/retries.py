@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.task_engine import TaskRunTimeoutError
 
+from gif_core.artifacts import patience
 from gif_core.artifacts.errors import StoreAwayError
 from schemas.errors import GifError
 
@@ -33,30 +34,19 @@ PASSING: Final = frozenset(
     }
 )
 """What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
-NETWORK: Final = (ConnectionError, TimeoutError, httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
-CLIENTS: Final = ("aiohttp.client_exceptions", "botocore.exceptions")
-"""Libraries below object storage, whose errors reach us when their own patience is at an end."""
-LASTING: Final = ("Credential", "Param", "Validation", "Unknown", "Invalid", "NoRegion", "Profile", "Checksum")
-"""Parts of the names of their errors that tell of a wrong setting."""
+AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
+"""Prefect's server that does not answer, and a store that has not for as long as anybody waits."""
 
 
 def may_pass(error: BaseException | None) -> bool:
     """Whether a fault lies with a disk, a network or a server, and not with what we were given or with the time set."""
-    if isinstance(error, NETWORK) and not isinstance(error, TaskRunTimeoutError):
-        return True
-    if isinstance(error, GifError | ValueError | TaskRunTimeoutError):
+    if error is None or isinstance(error, TaskRunTimeoutError):
         return False
-    if type(error).__module__ in CLIENTS:
-        return _of_a_client(error)
+    if isinstance(error, AWAY) or patience.may_pass(error):
+        return True
+    if isinstance(error, GifError | ValueError):
+        return False
     return isinstance(error, OSError) and error.errno in PASSING
-
-
-def _of_a_client(error: BaseException | None) -> bool:
-    answer = getattr(error, "response", None)
-    if isinstance(answer, dict):
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return status >= 500 or status in (408, 429)
-    return not any(word in type(error).__name__ for word in LASTING)
 
 
 def try_again(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gif_core.artifacts.cache import cache_folder
+from gif_core.room import available_memory, existing_folder
 from gif_core.store_access import AccessStep, try_store
 from schemas.addresses import hide_credentials
 from schemas.embedding import EmbeddingConfig
@@ -117,7 +118,7 @@ def check_disks(store: str) -> Iterator[Check]:
 
 def check_room(name: str, folder: Path, least: float = LEAST_DISK, good: float = GOOD_DISK) -> Check:
     """Free space of the disk on which a folder is, or would be made."""
-    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
+    there = existing_folder(folder.absolute())
     free = shutil.disk_usage(there).free
     found = f"{free / GB:.1f} GB free in {there}"
     if not os.access(there, os.W_OK):
@@ -138,12 +139,3 @@ def check_memory(least: float = LEAST_MEMORY, good: float = GOOD_MEMORY) -> Chec
         advice = "end other programs, or lower execution.encode_batch and training.batch_size"
         return Check("memory", "fail" if free < least else "warn", found, advice)
     return Check("memory", "ok", found)
-
-
-def available_memory() -> int | None:
-    """Bytes, or None where there is no /proc to ask."""
-    table = Path("/proc/meminfo")
-    if not table.is_file():
-        return None
-    lines = dict(line.split(":") for line in table.read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024

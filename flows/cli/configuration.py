@@ -8,6 +8,7 @@ import yaml
 from rich.console import Console
 from rich.syntax import Syntax
 
+from flows.cli.options import Overrides
 from schemas.loading import load_config
 from schemas.presets import PRESETS
 from schemas.run import RunConfig
@@ -15,10 +16,6 @@ from schemas.run import RunConfig
 app = typer.Typer(help="Show, check and document the settings of a run.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(help=f"A YAML file or a preset: {', '.join(PRESETS)}.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
-]
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from flows.cli.checks import Check, check_disks, check_faiss, check_gpu, check_memory, check_store, check_weights
 from flows.cli.environment import prepare
-from flows.cli.options import reach
+from flows.cli.options import Overrides, reach
 from flows.cli.server_checks import check_server
 from flows.cli.version_checks import check_versions
 from schemas.loading import load_config
@@ -24,10 +24,7 @@ def doctor(
     source: Annotated[
         str, typer.Argument(metavar="[CONFIG]", help=f"A YAML file or a preset: {', '.join(PRESETS)}.")
     ] = "demo",
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
     """Check versions, GPU, FAISS, the store, weights, disk, memory and the Prefect server; exit code 1 on a failure.
 

@@ -6,7 +6,9 @@ import typer
 
 from flows.credentials import load_credentials
 from schemas.addresses import check_address
-from schemas.run import default_store
+from schemas.loading import ConfigError, load_config
+from schemas.presets import PRESETS
+from schemas.run import RunConfig, default_store
 
 
 def reach(address: str) -> str:
@@ -27,3 +29,18 @@ Store = Annotated[
 ]
 
 Run = Annotated[str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")]
+
+Config = Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log.")]
+
+
+def read_config(config: str | None, preset: str | None, overrides: list[str] | None) -> RunConfig:
+    """The settings that `--config`, `--preset` and `--set` give together; those of the demo without any."""
+    if config and preset:
+        raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
+    return load_config(config or preset or "demo", overrides)

@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
-from flows.cli.options import Store
-from flows.cli.run import Verbose
+from flows.cli.options import Config, Overrides, Preset, Store, Verbose, read_config
 from flows.cli.tables import format_age
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run, list_runs
@@ -20,8 +19,7 @@ from gif_core.artifacts.tags import resolve
 from gif_core.champions import ChampionError, find_champion, read_history, roll_back, settle
 from gif_core.champions import promote as make_champion
 from gif_core.comparison import find_evaluation
-from schemas.loading import ConfigError, load_config
-from schemas.presets import PRESETS
+from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
 
 Tag = Annotated[str, typer.Option(metavar="TAG", help="The line of champions that is meant.")]
@@ -31,12 +29,9 @@ LONGEST = 90
 
 
 def retrain(
-    config: Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")] = None,
-    preset: Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
-    ] = None,
+    config: Config = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
     policy: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The policy, a YAML file.")
     ] = None,
@@ -52,9 +47,7 @@ def retrain(
 
       gif retrain --config run.yaml --policy policy.yaml --force
     """
-    if config and preset:
-        raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
-    settings, rules = load_config(config or preset or "demo", overrides), _read_policy(policy)
+    settings, rules = read_config(config, preset, overrides), _read_policy(policy)
     prepare(verbose=verbose)
     notes = Console(stderr=True)
     with notes.status("Loading …"):

@@ -8,25 +8,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
-from flows.cli.options import reach
+from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_config
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import find_inputs, plan_stages, select_stages
 from schemas.loading import ConfigError, load_config
-from schemas.presets import PRESETS
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log.")]
-
 
 def run(
-    config: Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")] = None,
-    preset: Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
-    ] = None,
+    config: Config = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
     only: Annotated[str | None, typer.Option(metavar="STAGE", help="Run this stage alone, on what is stored.")] = None,
     from_stage: Annotated[
         str | None, typer.Option("--from", metavar="STAGE", help="Begin at this stage, on what is stored.")
@@ -49,9 +43,7 @@ def run(
 
       gif run --config run.yaml --refresh tokenization --dry
     """
-    if config and preset:
-        raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
-    settings = load_config(config or preset or "demo", overrides)
+    settings = read_config(config, preset, overrides)
     reach(settings.store)
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
