@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from gif_core.artifacts.artifact import Artifact
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
-from gif_core.artifacts.store import Artifact, ArtifactStore
+from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import PARTS_FILE
 from schemas.stages import StageName
 

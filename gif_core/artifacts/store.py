@@ -9,10 +9,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,95 +18,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from gif_core.artifacts import cache
+from gif_core.artifacts.artifact import Artifact, Draft, Origins
 from gif_core.artifacts.attempts import MARKER, abandon, adopt, attempt_name
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
-from gif_core.artifacts.storage import Storage, open_storage, sync_folder
-from gif_core.artifacts.verification import sha256_of, verify_file
+from gif_core.artifacts.storage import open_storage, sync_folder
+from gif_core.artifacts.verification import sha256_of
 from gif_core.log_lines import carrying_on
 from gif_core.version import code_version
-from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
+from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-MOST_AT_ONCE = min(os.cpu_count() or 1, 8)
-"""Files that are digested and uploaded at the same time."""
-
-Origins = Mapping[StageName, MadeFrom]
 NO_ORIGINS: Origins = {}
-
-
-@dataclass
-class Draft:
-    """A local folder that a stage fills; `metrics` become the headline figures of the manifest."""
-
-    ref: ArtifactRef
-    settings: Mapping[str, Any]
-    inputs: Origins
-    attempt: str
-    folder: Path
-    started: float = field(default_factory=time.monotonic)
-    metrics: dict[str, float | int | str] = field(default_factory=dict)
-    anew: bool = False
-    """Whether everything is to be made again, whatever of it is stored."""
-    carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
-    spent: list[str] = field(default_factory=list)
-    """Folders of the store that nobody needs once this is published."""
-    begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
-    """Files that are being digested and stored already."""
-    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "gif-store"))
-
-    def carry(self, artifact: "Artifact", names: Iterable[str]) -> None:
-        """Take files of another artifact over as they are; publishing links or copies them within the store."""
-        self.carried |= {name: (artifact.ref, artifact.stored(name)) for name in names}
-
-    def settle(self) -> None:
-        """Let nothing of it be stored any more."""
-        self.threads.shutdown(cancel_futures=True)
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A published artifact, open for reading."""
-
-    ref: ArtifactRef
-    manifest: Manifest
-    storage: Storage
-
-    @property
-    def made_from(self) -> MadeFrom:
-        """How artifacts that are made from this one name it."""
-        return MadeFrom(key=self.ref.key, digest=self.manifest.digest)
-
-    def path(self, name: str) -> Path:
-        """A verified local file; when it is damaged the error says how to rebuild it."""
-        stored = self.stored(name)
-        where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
-        try:
-            local = self.storage.local_path(where)
-            if local is None:
-                return cache.fetch(self.storage, where, stored)
-            verify_file(local, stored)
-        except (ArtifactDamagedError, FileNotFoundError) as error:
-            advice = f"rebuild it with 'gif run --refresh {self.ref.stage}' and the run's configuration"
-            raise ArtifactDamagedError(f"{name} of {self.ref}: {error}; {advice}") from error
-        return local
-
-    def paths(self, prefix: str = "") -> list[Path]:
-        """Verified local files whose names begin with `prefix`, in order, several fetched at a time."""
-        with ThreadPoolExecutor(MOST_AT_ONCE, "gif-fetch") as threads:
-            return list(threads.map(self.path, self.names(prefix)))
-
-    def names(self, prefix: str = "") -> list[str]:
-        """Names of the files, or of those that begin with `prefix`, in order."""
-        return sorted(file.name for file in self.manifest.files if file.name.startswith(prefix))
-
-    def stored(self, name: str) -> StoredFile:
-        """The manifest's entry of a file."""
-        for file in self.manifest.files:
-            if file.name == name:
-                return file
-        raise ArtifactMissingError(f"{self.ref} has no file {name}; it has: {', '.join(self.names())}")
 
 
 class ArtifactStore:

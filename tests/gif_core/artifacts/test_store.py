@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts.artifact import Origins
 from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.store import Origins
 from gif_core.artifacts.upkeep import verify_artifacts
 from schemas.artifacts import ArtifactRef, MadeFrom
 
