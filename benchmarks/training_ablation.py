@@ -1,11 +1,13 @@
 """Does a setting help training? The whole pipeline for every value of a setting and several seeds.
 
     python benchmarks/training_ablation.py --vary tokenization.alignment=aligned,none [--seeds 3]
-    python benchmarks/training_ablation.py --vary tokenization.mode=structured,atomic --folder path/to/faces
+    python benchmarks/training_ablation.py --vary training.gamma=1,3 --vary training.scale=16,8,32 --folder FACES
 
-On the faces of the demo, or on a folder of images per person. Each seed draws its own code vectors, codes, first
-weights and order of images; the people kept aside are always the same. What is compared is the accuracy of verifying
-them, seed by seed: a difference counts when it is larger than its standard error over the seeds.
+On the faces of the demo, or on a folder of images per person. Settings are changed one at a time. Each seed draws its
+own code vectors, codes, first weights and order of images; the people kept aside are always the same. What is compared
+is the accuracy of verifying them, seed by seed, with that of a setting's first value: a difference counts when it is
+larger than its standard error over the seeds. Runs that come to the same settings are made once. A Prefect server that
+runs already (PREFECT_API_URL) saves every run the start of one.
 """
 
 import argparse
@@ -45,43 +47,45 @@ def accuracy(folder: Path, settings: Path, overrides: list[str]) -> float:
     return float(scores.manifest.metrics["model_accuracy"])
 
 
-def compare(by_value: dict[str, list[float]], first: str) -> dict[str, dict[str, float]]:
-    """Mean, spread, and the mean difference from the first value with its standard error."""
-    figures = {}
-    for value, found in by_value.items():
-        difference = np.subtract(found, by_value[first])
-        error = difference.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
-        figures[value] = {
-            "mean": round(float(np.mean(found)), 4),
-            "std": round(float(np.std(found, ddof=1)), 4) if len(found) > 1 else 0.0,
-            "difference": round(float(difference.mean()), 4),
-            "standard_error": round(float(error), 4),
-        }
-    return figures
+def split(vary: str) -> list[str]:
+    """`name=a,b` as `name=a` and `name=b`."""
+    name, _, values = vary.partition("=")
+    return [f"{name}={value}" for value in values.split(",")]
+
+
+def compare(found: list[float], first: list[float]) -> dict[str, float]:
+    """Mean and spread, and the mean difference from the first value with its standard error, in per cent."""
+    difference = np.subtract(found, first)
+    error = difference.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
+    spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
+    figures = {"mean": np.mean(found), "std": spread, "difference": difference.mean(), "standard_error": error}
+    return {name: round(100 * float(figure), 2) for name, figure in figures.items()}
 
 
 def main() -> None:
     """Run everything and end with one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vary", required=True, metavar="STAGE.FIELD=A,B", help="a setting and its values")
+    parser.add_argument(
+        "--vary", action="append", required=True, metavar="STAGE.FIELD=A,B", help="a setting and its values; repeatable"
+    )
     parser.add_argument("--folder", type=Path, help="a folder of images per person; without it the demo's faces")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--set", action="append", default=[], metavar="STAGE.FIELD=VALUE", help="for all runs")
     given = parser.parse_args()
-    name, _, values = given.vary.partition("=")
-    by_value: dict[str, list[float]] = {value: [] for value in values.split(",")}
+    choices = [split(vary) for vary in given.vary]
+    found: dict[str, list[float]] = {choice: [] for values in choices for choice in values}
     with tempfile.TemporaryDirectory() as temporary:
         settings = write_settings(Path(temporary), given.folder, given.epochs)
         for seed in range(given.seeds):
-            for value, found in by_value.items():
-                overrides = [*given.set, f"{name}={value}", f"seed={seed}"]
-                found.append(accuracy(Path(temporary), settings, overrides))
-                print(f"seed {seed}, {name}={value}: {100 * found[-1]:.2f} %", flush=True)
-    figures = compare(by_value, next(iter(by_value)))
-    for value, row in figures.items():
-        print(f"{value}: {100 * row['mean']:.2f} %, difference {100 * row['difference']:+.2f} % points")
-    print(json.dumps({"benchmark": "training_ablation", "setting": name, "seeds": given.seeds, "figures": figures}))
+            for choice in found:
+                found[choice].append(accuracy(Path(temporary), settings, [*given.set, choice, f"seed={seed}"]))
+                print(f"seed {seed}, {choice}: {100 * found[choice][-1]:.2f} %", flush=True)
+    figures = {choice: compare(found[choice], found[values[0]]) for values in choices for choice in values}
+    for choice, row in figures.items():
+        told = "{mean:.2f} ± {std:.2f} %, difference {difference:+.2f} ± {standard_error:.2f}".format(**row)
+        print(f"{choice}: {told}")
+    print(json.dumps({"benchmark": "training_ablation", "seeds": given.seeds, "figures": figures}))
 
 
 if __name__ == "__main__":
