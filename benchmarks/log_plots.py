@@ -24,7 +24,7 @@ def draw_page(curves: Curves) -> str:
 def draw_svg(curves: Curves) -> str:
     """The picture."""
     parts = [Panel(LEFT + number * STEP, title, lines).draw() for number, (title, lines) in enumerate(curves.items())]
-    size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 50} {TOP + HEIGHT + 50}"'
+    size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 20} {TOP + HEIGHT + 50}"'
     style = 'font-family="sans-serif" font-size="12" fill="#6e7781"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>\n'
 
