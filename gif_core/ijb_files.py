@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gif_core.alignment import align
 from gif_core.evaluation_files import Columns, EvaluationFileError, EvaluationFiles, Kind, read_columns
-from gif_core.faces import IMAGE_SIZE, decode_whole
+from gif_core.outside_images import load_each, read_face
 
 IjbName = Literal["IJB-B", "IJB-C"]
 GALLERIES: Final[dict[IjbName, tuple[str, str]]] = {"IJB-B": ("S1", "S2"), "IJB-C": ("G1", "G2")}
@@ -114,16 +113,12 @@ class IjbImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB faces [B, 112, 112, 3], in the order asked for."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            images_BHWC[place] = self._load_one(index)
-        return images_BHWC
+        return load_each(indices, self._load_one)
 
     def _load_one(self, index: int) -> NDArray[np.uint8]:
         name = f"{CROPS}/{self.faces.images[index]}"
         try:
-            encoded = np.frombuffer(self.files.read(name), np.uint8)
-            return align(decode_whole(encoded), self.faces.points_N52[index])
+            return read_face(self.files.read(name), self.faces.points_N52[index])
         except ValueError as error:
             raise EvaluationFileError(f"{self.files.where(name)}: {error}") from None
 

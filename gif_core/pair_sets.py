@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gif_core.alignment import align
 from gif_core.evaluation_files import EvaluationFileError, EvaluationFiles
-from gif_core.faces import IMAGE_SIZE, decode, decode_whole
+from gif_core.outside_images import load_each, read_face
 from gif_core.pair_files import parse_pair_file
 from gif_core.pairs import Images, Pairs
 from gif_core.readers.base import IMAGE_ENDINGS
@@ -42,13 +41,13 @@ class EncodedImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            try:
-                images_BHWC[place] = decode(self.contents[index])
-            except ValueError as error:
-                raise EvaluationFileError(f"{self.where}, image {index}: {error}") from None
-        return images_BHWC
+        return load_each(indices, self._load_one)
+
+    def _load_one(self, index: int) -> NDArray[np.uint8]:
+        try:
+            return read_face(self.contents[index])
+        except ValueError as error:
+            raise EvaluationFileError(f"{self.where}, image {index}: {error}") from None
 
 
 class FolderImages:
@@ -60,17 +59,13 @@ class FolderImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            images_BHWC[place] = self._load_one(self.names[index])
-        return images_BHWC
+        return load_each(indices, self._load_one)
 
-    def _load_one(self, name: str) -> NDArray[np.uint8]:
+    def _load_one(self, index: int) -> NDArray[np.uint8]:
+        name = self.names[index]
         content = self.files.read(name)
         try:
-            if self.landmarks is None:
-                return decode(content)
-            return align(decode_whole(np.frombuffer(content, np.uint8)), self.landmarks.points[name])
+            return read_face(content, self.landmarks.points[name] if self.landmarks else None)
         except ValueError as error:
             raise EvaluationFileError(f"{self.files.where(name)}: {error}") from None
         except KeyError:

@@ -216,7 +216,7 @@ def test_images_are_aligned_by_their_landmarks(gif: Gif, work: Path) -> None:
 
 def test_mistakes_are_told(gif: Gif, work: Path) -> None:
     (work / "text.jpg").write_text("no image")
-    assert "text.jpg: not an image" in gif("identify", "text.jpg", code=2)
+    assert "text.jpg: not a JPEG" in gif("identify", "text.jpg", code=2)
     assert "--by sight: there are codes, reranked, exhaustive" in gif(
         "identify", "identities-0.jpg", "--by", "sight", code=2
     )

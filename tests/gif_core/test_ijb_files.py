@@ -146,7 +146,7 @@ def test_images_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
     images = IjbImages(files, read_ijb(files, "IJB-C").faces)
     with pytest.raises(FileNotFoundError, match=r"loose_crop/1\.jpg"):
         images.load(np.array([0]))
-    with pytest.raises(EvaluationFileError, match=r"loose_crop/2\.jpg: not an image"):
+    with pytest.raises(EvaluationFileError, match=r"loose_crop/2\.jpg: not a JPEG"):
         images.load(np.array([1]))
 
 
