@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gif_core.evaluation_files import EvaluationFileError, EvaluationFiles
 from gif_core.outside_images import load_each, read_face
-from gif_core.pair_files import parse_pair_file
+from gif_core.pair_files import LARGEST_FILE, parse_pair_file
 from gif_core.pairs import Images, Pairs
 from gif_core.readers.base import IMAGE_ENDINGS
 from gif_core.readers.landmarks import Landmarks, read_landmarks
@@ -76,7 +76,8 @@ def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]
     """What a set holds, for keys: files by content, a folder of images by names and sizes."""
     names = ("path", "pairs", "images", "landmarks")
     addresses = {name: value for name in names if (value := getattr(given, name, None))}
-    holds = {name: EvaluationFiles(address).digest([""]) for name, address in addresses.items()}
+    most = LARGEST_FILE if isinstance(given, PairFileSet) else None
+    holds = {name: EvaluationFiles(address).digest([""], most) for name, address in addresses.items()}
     if isinstance(given, LfwSet):
         holds["folder"] = EvaluationFiles(given.folder).digest_sizes()
     return holds
@@ -85,13 +86,13 @@ def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]
 def open_pairs(given: PairFileSet | LfwSet | PairTableSet) -> PairSet:
     """Read the pairs, and the images where they are in the same file."""
     if isinstance(given, PairFileSet):
-        return read_bin(EvaluationFiles(given.path).read(), given.path)
+        return read_bin(given.path)
     return read_lfw(given) if isinstance(given, LfwSet) else read_pair_table(given)
 
 
-def read_bin(content: bytes, where: str) -> PairSet:
+def read_bin(where: str) -> PairSet:
     """Pair i is the images 2i and 2i + 1; one that is in several pairs is kept once."""
-    found = parse_pair_file(content, where)
+    found = parse_pair_file(EvaluationFiles(where).read(most=LARGEST_FILE), where)
     numbers: dict[bytes, int] = {}
     rows_P2 = np.array([numbers.setdefault(image, len(numbers)) for image in found.images]).reshape(-1, 2)
     return PairSet(EncodedImages(where, list(numbers)), Pairs(rows_P2[:, 0], rows_P2[:, 1], found.same_P))
