@@ -72,10 +72,10 @@ class EvaluationFiles:
         found = self.fs.find(self._path(folder), detail=True)
         return {path.removeprefix(f"{self.root}/"): int(found[path]["size"]) for path in sorted(found)}
 
-    def digest_sizes(self, folder: str = "") -> str:
-        """One digest of the names and sizes of all files below a folder."""
+    def digest_sizes(self, folder: str = "", listing: Mapping[str, int] | None = None) -> str:
+        """One digest of the names and sizes of all files below a folder, which may be listed already."""
         total = hashlib.sha256()
-        for name, size in self.listing(folder).items():
+        for name, size in (self.listing(folder) if listing is None else listing).items():
             total.update(f"{name}\0{size}\n".encode("utf-8", "surrogateescape"))
         return total.hexdigest()
 
@@ -211,6 +211,8 @@ def _value(cell: str, kind: Kind) -> str | int | float | None:
     """What a cell says; None when it is nothing of its kind."""
     if kind == "text":
         return cell or None
+    if not cell.isascii() or "_" in cell:
+        return None
     try:
         number = float(cell) if kind == "number" else int(cell)
     except ValueError:
