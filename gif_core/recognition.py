@@ -20,14 +20,9 @@ from gif_core.code_tree import NOBODY
 from gif_core.evaluation import embed_images
 from gif_core.identification import Gallery
 from gif_core.inputs import open_code_vectors
-from gif_core.models import check_reads_codes, load_backbone, load_token_heads
+from gif_core.models import check_reads_codes, load_token_heads
 from gif_core.readers.landmarks import Landmarks
 from schemas.stages import StageName
-
-
-def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
-    """The network that makes features."""
-    return load_backbone(training.path("backbone.safetensors"), training.path("model.json")).to(device)
 
 
 def open_gallery(artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device) -> Gallery:

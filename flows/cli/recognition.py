@@ -185,9 +185,10 @@ def _embed(
 ) -> NDArray[np.float32]:
     import numpy as np
 
+    from gif_core.models import open_backbone
     from gif_core.outside_images import read_face_file
     from gif_core.readers.landmarks import read_landmarks
-    from gif_core.recognition import embed_faces, open_backbone, points_of
+    from gif_core.recognition import embed_faces, points_of
 
     points = read_landmarks(str(landmarks)) if landmarks else None
     faces = [read_face_file(path, points_of(path, points) if points else None) for path in paths]
