@@ -53,9 +53,15 @@ class CodeTree:
         chances_LBV = (log_chances_LBV - peak_LB[:, :, None]).double().exp()
         below_BP = chances_LBV[-1] @ self.taken_VP
         for children_PV, chances_BV in zip(self.children[-2::-1], reversed(chances_LBV[:-1]), strict=True):
-            below_BPV = below_BP[:, children_PV.clamp(min=0)] * (children_PV != NOBODY)
-            below_BP = torch.einsum("bpv,bv->bp", below_BPV, chances_BV)
+            below_BP = torch.einsum("bpv,bv->bp", _by_parent(below_BP, children_PV), chances_BV)
         return below_BP[:, 0].log() + peak_LB.double().sum(dim=0)
+
+
+def _by_parent(below_BP: Tensor, children_PV: Tensor) -> Tensor:
+    """The sums below every place of a table [B, P, V]; those of a full one, as most are, lie in order already."""
+    if below_BP.shape[1] == children_PV.numel():
+        return below_BP.reshape(-1, *children_PV.shape)
+    return below_BP[:, children_PV.clamp(min=0)] * (children_PV != NOBODY)
 
 
 def number_children(codes_NL: Codes, shape: CodeShape) -> list[NDArray[np.int32]]:
