@@ -1,6 +1,6 @@
 """Alignment: five landmarks of a face are brought to where the field's networks expect them.
 
-Shapes: 5 landmarks (eyes, nose, corners of the mouth) of 2 coordinates, H height, W width, C channels.
+Shapes: N faces, 5 landmarks (eyes, nose, corners of the mouth) of 2 coordinates, H height, W width, C channels.
 """
 
 from typing import Final
@@ -48,6 +48,15 @@ def estimate_similarity(points_52: ArrayLike, target_52: ArrayLike = TEMPLATE) -
     if turn == 0 or not np.isfinite([turn, shift]).all():
         raise ValueError(f"no similarity brings the landmarks {np.asarray(points_52).tolist()} to a face")
     return np.array([[turn.real, -turn.imag, shift.real], [turn.imag, turn.real, shift.imag]])
+
+
+def are_usable(points_N52: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether five landmarks, for each of N faces, are more than one point and not infinitely far apart."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centred_N52 = points_N52 - points_N52.mean(axis=1, keepdims=True)
+        spread_N = np.sqrt(np.square(centred_N52).sum(axis=2).mean(axis=1))
+    usable_N: NDArray[np.bool_] = (spread_N >= SMALLEST_SPREAD) & np.isfinite(spread_N)
+    return usable_N
 
 
 def _as_complex(points_52: ArrayLike) -> NDArray[np.complex128]:

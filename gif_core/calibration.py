@@ -1,12 +1,11 @@
 """The thresholds that evaluation has found for a model, and how well they did."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from gif_core.artifacts import Artifact
 from gif_core.identification import Method
-from gif_core.scores import IDENTIFICATION_FILE, read_scores
+from gif_core.scores import flags_of, read_identification, read_scores
 from schemas.errors import GifError
 
 ORIGINS = {"new": "new images", "training": "images of the training"}
@@ -43,7 +42,7 @@ def pair_threshold(scores: Path, name: str | None = None) -> PairThreshold:
     return PairThreshold(
         title,
         found["pairs"],
-        found["flags"]["flip"],
+        bool(flags_of(found, "model")["flip"]),
         figures["threshold"],
         figures["accuracy"],
         figures["threshold_far"],
@@ -85,9 +84,9 @@ class Calibration:
 
 def read_calibration(evaluation: Artifact | None, method: Method) -> Calibration:
     """What evaluation has found out about this way, if it has."""
-    if evaluation is None or IDENTIFICATION_FILE not in evaluation.names():
+    about = read_identification(evaluation) if evaluation else None
+    if about is None:
         return Calibration(method, "this model was not evaluated with identification; 'gif run --from evaluation' does")
-    about = json.loads(evaluation.path(IDENTIFICATION_FILE).read_text())
     if "undefined" in about:
         return Calibration(method, about["undefined"])
     flags, figures = about["flags"], about["subjects"][method]

@@ -3,6 +3,7 @@
 Shapes: N identities, L code length, V values of a token, P nodes of a level, B images.
 """
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -32,8 +33,16 @@ class CodeTree:
         self.codes_NL, self.shape = codes_NL, shape
         self.children = [torch.from_numpy(table_PV).to(device) for table_PV in number_children(codes_NL, shape)]
 
+    @cached_property
+    def taken_VP(self) -> Tensor:  # noqa: N802
+        """1 where a value of the last token ends somebody's code, else 0; made when it is first needed."""
+        return (self.children[-1] != NOBODY).double().T.contiguous()
+
     def total_log_chance(self, log_chances_LBV: Tensor) -> Tensor:
-        """The logarithm of Σ Π_j p_j(c_j) over all codes that exist, for each image."""
+        """The logarithm of Σ Π_j p_j(c_j) over all codes that exist, for each image.
+
+        Unlike a search this takes time in proportion to their number: one multiplication for each code.
+        """
         rows, images = max(1, _MOST_NUMBERS // len(self.children[-1])), log_chances_LBV.shape[1]
         parts = [self._total(log_chances_LBV[:, start : start + rows]) for start in range(0, images, rows)]
         return torch.cat(parts)
@@ -42,11 +51,17 @@ class CodeTree:
         """From the leaves up, in 64 bits; each token's largest chance counts as 1 on the way, so nothing vanishes."""
         peak_LB = log_chances_LBV.amax(dim=2)
         chances_LBV = (log_chances_LBV - peak_LB[:, :, None]).double().exp()
-        below_BP = chances_LBV[-1] @ (self.children[-1] != NOBODY).double().T
+        below_BP = chances_LBV[-1] @ self.taken_VP
         for children_PV, chances_BV in zip(self.children[-2::-1], reversed(chances_LBV[:-1]), strict=True):
-            below_BPV = below_BP[:, children_PV.clamp(min=0)] * (children_PV != NOBODY)
-            below_BP = torch.einsum("bpv,bv->bp", below_BPV, chances_BV)
+            below_BP = torch.einsum("bpv,bv->bp", _by_parent(below_BP, children_PV), chances_BV)
         return below_BP[:, 0].log() + peak_LB.double().sum(dim=0)
+
+
+def _by_parent(below_BP: Tensor, children_PV: Tensor) -> Tensor:
+    """The sums below every place of a table [B, P, V]; those of a full one, as most are, lie in order already."""
+    if below_BP.shape[1] == children_PV.numel():
+        return below_BP.reshape(-1, *children_PV.shape)
+    return below_BP[:, children_PV.clamp(min=0)] * (children_PV != NOBODY)
 
 
 def number_children(codes_NL: Codes, shape: CodeShape) -> list[NDArray[np.int32]]:

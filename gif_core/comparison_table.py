@@ -1,11 +1,12 @@
 """Runs side by side as a table of text: a column for each run, a row for each difference, score and cost."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gif_core.formatting import duration, figure_name, moment, percent, set_name, thousands
-from gif_core.scored_runs import ScoredRun, differing_settings, shared_figures
+from gif_core.scored_runs import ScoredRun, Way, differing_settings, shared_figures
 
 NOTHING: Final = "–"
 MOST_SETTINGS: Final = 30
@@ -39,7 +40,7 @@ def tabulate(runs: Sequence[ScoredRun], names: Sequence[str]) -> Table:
     differing = differing_settings(runs)
     groups = {
         "What differs": tuple(_setting_row(runs, name) for name in differing[:MOST_SETTINGS]),
-        "Scores": tuple(_score_row(runs, title, figure) for title, figure in shared_figures(runs)),
+        "Scores": tuple(_score_rows(runs)),
         "Cost of training": _cost_rows(runs),
     }
     return Table(
@@ -55,14 +56,34 @@ def _setting_row(runs: Sequence[ScoredRun], name: str) -> Row:
     return Row(name, tuple(_write(run.settings.get(name)) for run in runs))
 
 
-def _score_row(runs: Sequence[ScoredRun], title: str, figure: str) -> Row:
+def _score_rows(runs: Sequence[ScoredRun]) -> Iterator[Row]:
+    """The figures of every set. Where it was measured in different ways these stand above, and no figure is best."""
+    for title, names in shared_figures(runs).items():
+        ways = [run.ways.get(title) if run.scores.get(title) else None for run in runs]
+        alike = len({way for way in ways if way}) < 2
+        if not alike:
+            yield Row(f"{set_name(title)}: measured by", tuple(_write_way(way, ways) for way in ways))
+        for name in names:
+            yield _score_row(runs, title, name, alike=alike)
+
+
+def _write_way(way: Way | None, ways: Sequence[Way | None]) -> str:
+    """Protocol and flags, and which images when there are several."""
+    if way is None:
+        return NOTHING
+    alike = len({each.basis for each in ways if each}) == 1
+    return way.words if alike else f"{way.words}; images {hashlib.sha256(way.basis.encode()).hexdigest()[:6]}"
+
+
+def _score_row(runs: Sequence[ScoredRun], title: str, figure: str, *, alike: bool) -> Row:
     values = [run.scores.get(title, {}).get(figure) for run in runs]
     spread = [run.scores.get(title, {}).get(f"{figure}_std") for run in runs]
     cells = [
         NOTHING if value is None else percent(value) + (f" ± {percent(std)}" if std is not None else "")
         for value, std in zip(values, spread, strict=True)
     ]
-    return Row(f"{set_name(title)}: {figure_name(figure)}", tuple(cells), _best(values, max))
+    best = _best(values, min if figure.startswith("fnir_") else max) if alike else frozenset()
+    return Row(f"{set_name(title)}: {figure_name(figure)}", tuple(cells), best)
 
 
 def _cost_rows(runs: Sequence[ScoredRun]) -> tuple[Row, ...]:

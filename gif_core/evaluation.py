@@ -1,9 +1,10 @@
 """Evaluation on people never trained on: the features that verify and identify them."""
 
-# Shapes: B images in a batch, D dimensions, H height, W width, C channels.
+# Shapes: P pairs, B images in a batch, D dimensions, H height, W width, C channels.
 
 from collections.abc import Generator
 from contextlib import closing
+from typing import Final
 
 import numpy as np
 import torch
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gif_core.images import normalize_pixels
-from gif_core.pairs import Images
+from gif_core.pairs import Images, Pairs
 from gif_core.prefetching import prefetch
+from gif_core.verification import pair_distances
+
+PAIRS_AT_ONCE: Final = 1024
+"""Pairs whose pixels are in memory at a time: at most 80 MB."""
 
 
 def embed_images(
@@ -59,9 +64,15 @@ def embed_both(
         model.train(was_training)
 
 
-def raw_pixels(faces: Images, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The baseline without a network: an image's pixels as one vector, whose direction is compared."""
-    return faces.load(indices).reshape(len(indices), -1)
+def pixel_distances(faces: Images, pairs: Pairs) -> NDArray[np.float64]:
+    """The baseline without a network: squared distances between images whose pixels are one vector of unit length."""
+    distance_P = np.empty(len(pairs))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        rows, places = np.unique(np.concatenate([pairs.left[part], pairs.right[part]]), return_inverse=True)
+        pixels = faces.load(rows).reshape(len(rows), -1)
+        distance_P[part] = pair_distances(pixels, *np.split(places, 2))
+    return distance_P
 
 
 @torch.inference_mode()

@@ -48,19 +48,21 @@ class EvaluationFiles:
         """Whether there is such a file."""
         return bool(self.fs.isfile(self._path(name)))
 
-    def read(self, name: str = "") -> bytes:
+    def read(self, name: str = "", most: int | None = None) -> bytes:
         """All bytes of a file, or of the address itself; FileNotFoundError says which one is missing."""
         try:
+            if most is not None and (self.fs.size(self._path(name)) or 0) > most:
+                raise EvaluationFileError(f"{self.where(name)} has more than {most:,} bytes: it is not read")
             content: bytes = self.fs.cat_file(self._path(name))
         except (FileNotFoundError, IsADirectoryError):
             raise FileNotFoundError(f"evaluation.sets: there is no file {self.where(name)}") from None
         return content
 
-    def digest(self, names: Iterable[str]) -> str:
-        """One digest of the contents of these files."""
+    def digest(self, names: Iterable[str], most: int | None = None) -> str:
+        """One digest of the contents of these files, of which none has more than `most` bytes."""
         total = hashlib.sha256()
         for name in names:
-            total.update(f"{name}\0{hashlib.sha256(self.read(name)).hexdigest()}\n".encode())
+            total.update(f"{name}\0{hashlib.sha256(self.read(name, most)).hexdigest()}\n".encode())
         return total.hexdigest()
 
     def listing(self, folder: str = "") -> dict[str, int]:
@@ -70,10 +72,10 @@ class EvaluationFiles:
         found = self.fs.find(self._path(folder), detail=True)
         return {path.removeprefix(f"{self.root}/"): int(found[path]["size"]) for path in sorted(found)}
 
-    def digest_sizes(self, folder: str = "") -> str:
-        """One digest of the names and sizes of all files below a folder."""
+    def digest_sizes(self, folder: str = "", listing: Mapping[str, int] | None = None) -> str:
+        """One digest of the names and sizes of all files below a folder, which may be listed already."""
         total = hashlib.sha256()
-        for name, size in self.listing(folder).items():
+        for name, size in (self.listing(folder) if listing is None else listing).items():
             total.update(f"{name}\0{size}\n".encode("utf-8", "surrogateescape"))
         return total.hexdigest()
 
@@ -209,6 +211,8 @@ def _value(cell: str, kind: Kind) -> str | int | float | None:
     """What a cell says; None when it is nothing of its kind."""
     if kind == "text":
         return cell or None
+    if not cell.isascii() or "_" in cell:
+        return None
     try:
         number = float(cell) if kind == "number" else int(cell)
     except ValueError:

@@ -38,7 +38,7 @@ def open_pair_set(given: PairFileSet | LfwSet | PairTableSet | SyntheticPairsSet
     from gif_core.twins import write_bin_twin
 
     path = write_bin_twin(folder / given.title, people=given.people, pairs=given.pairs, seed=given.seed)
-    return read_bin(path.read_bytes(), path.name)
+    return read_bin(str(path))
 
 
 def open_template_set(given: IjbSet | SyntheticIjbSet, folder: Path) -> tuple[str, IjbName]:

@@ -60,7 +60,6 @@ def draw_separation(gap: Curve, kept: Mapping[str, Curve]) -> go.Figure:
         figure.add_scatter(x=curve.x, y=curve.y, name=f"{name} (right)", yaxis="y2", mode="lines+markers")
     right = {"overlaying": "y", "side": "right", "range": [0, 1.04], "tickformat": ".0%", "showgrid": False}
     figure.update_layout(yaxis2=right | {"tickmode": "linear", "dtick": 0.25, "automargin": True})
-    figure.update_layout(yaxis_tickfont_color=COLOURS[0], yaxis2_tickfont_color=COLOURS[1])
     return figure.update_layout(yaxis_rangemode="tozero")
 
 

@@ -1,6 +1,7 @@
 """Numbers and dates as people read them."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 
@@ -66,6 +67,15 @@ def figure_name(name: str) -> str:
             what, at = rate.upper().split("_AT_")
             return f"{what} at {at} {100 * float(name.removeprefix(f'{rate}_')):g}%"
     return plain_name(name)
+
+
+def flag_words(flags: Mapping[str, object]) -> list[str]:
+    """Flags in words: `{"flip": False, "folds": 10}` becomes `no flip` and `10 folds`."""
+    names = {name: name.replace("_", " ") for name in flags}
+    return [
+        f"{'' if value else 'no '}{names[name]}" if isinstance(value, bool) else f"{value} {names[name]}"
+        for name, value in flags.items()
+    ]
 
 
 def set_name(title: str) -> str:

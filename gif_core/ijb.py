@@ -72,7 +72,7 @@ class Identification:
     """The figures of 1:N, over all galleries."""
 
     tpir_at_fpir: dict[float, float]
-    """Mean over the galleries; FNIR is the rest to 1. Empty when every probe is enrolled everywhere."""
+    """Mean over the galleries; FNIR is the rest to 1. Empty when a gallery has the subjects of all probes."""
     cmc: Doubles
     """Share of all probes whose subject is among the first 1, 2, … of a gallery."""
     searches: dict[str, Search]

@@ -2,6 +2,7 @@
 
 # Shapes: N faces (an image in a template), T templates, P pairs, G templates of a gallery.
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gif_core.alignment import align
+from gif_core.alignment import are_usable
 from gif_core.evaluation_files import Columns, EvaluationFileError, EvaluationFiles, Kind, read_columns
-from gif_core.faces import IMAGE_SIZE, decode_whole
+from gif_core.outside_images import load_each, read_face
 
 IjbName = Literal["IJB-B", "IJB-C"]
 GALLERIES: Final[dict[IjbName, tuple[str, str]]] = {"IJB-B": ("S1", "S2"), "IJB-C": ("G1", "G2")}
@@ -76,15 +77,18 @@ def meta_files(name: IjbName) -> dict[str, str]:
     }
 
 
-def describe_ijb(files: EvaluationFiles, name: IjbName) -> dict[str, str]:
+def describe_ijb(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> dict[str, str]:
     """What a set holds, for keys: its texts by content, its images by name and size."""
     present = [file for file in meta_files(name).values() if files.has(file)]
-    return {"meta": files.digest(present), "images": files.digest_sizes(CROPS)}
+    return {"meta": files.digest(present), "images": files.digest_sizes(CROPS, crops)}
 
 
-def read_ijb(files: EvaluationFiles, name: IjbName) -> IjbMeta:
-    """Read `meta/`; EvaluationFileError names file, line and column of what is wrong."""
-    faces = read_faces(files, name)
+def read_ijb(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> IjbMeta:
+    """Read `meta/`; EvaluationFileError names file, line and column of what is wrong.
+
+    With `crops`, the listing of `loose_crop/`, that includes images that are not there.
+    """
+    faces = read_faces(files, name, crops)
     pairs = _read(files, meta_files(name)["pairs"], PAIRS)
     left_P, right_P = (_find_rows(pairs, column, faces) for column in list(PAIRS)[:2])
     enrolled = _read_enrolments(files, name, faces)
@@ -92,12 +96,14 @@ def read_ijb(files: EvaluationFiles, name: IjbName) -> IjbMeta:
     return IjbMeta(faces, left_P, right_P, pairs.array("same").astype(np.bool_), enrolled, probes)
 
 
-def read_faces(files: EvaluationFiles, name: IjbName) -> IjbFaces:
+def read_faces(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> IjbFaces:
     """Images with their templates and landmarks, without the pairs."""
     names = meta_files(name)
     faces = _read(files, names["faces"], FACES)
     if not len(faces):
         raise EvaluationFileError(f"{faces.where} names no image")
+    if crops is not None:
+        _check_crops(faces, crops)
     template_ids_T, template_N = np.unique(faces.array("template"), return_inverse=True)
     points_N52, detector_N = _match_points(faces, _read(files, names["points"], POINTS))
     return IjbFaces(
@@ -114,16 +120,12 @@ class IjbImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB faces [B, 112, 112, 3], in the order asked for."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            images_BHWC[place] = self._load_one(index)
-        return images_BHWC
+        return load_each(indices, self._load_one)
 
     def _load_one(self, index: int) -> NDArray[np.uint8]:
         name = f"{CROPS}/{self.faces.images[index]}"
         try:
-            encoded = np.frombuffer(self.files.read(name), np.uint8)
-            return align(decode_whole(encoded), self.faces.points_N52[index])
+            return read_face(self.files.read(name), self.faces.points_N52[index])
         except ValueError as error:
             raise EvaluationFileError(f"{self.files.where(name)}: {error}") from None
 
@@ -132,6 +134,13 @@ def _read(files: EvaluationFiles, name: str, kinds: dict[str, Kind]) -> Columns:
     if name.endswith(".csv"):
         return read_columns(files.where(name), files.read(name), kinds, separator=",", header=1)
     return read_columns(files.where(name), files.read(name), kinds, separator=" ")
+
+
+def _check_crops(faces: Columns, crops: Mapping[str, int]) -> None:
+    """Every image must be there."""
+    for row, image in enumerate(faces.texts("image")):
+        if f"{CROPS}/{image}" not in crops:
+            raise faces.fault(row, "image", f"there is no image {CROPS}/{image}")
 
 
 def _match_points(faces: Columns, points: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -147,6 +156,9 @@ def _match_points(faces: Columns, points: Columns) -> tuple[NDArray[np.float64],
         raise faces.fault(row, "image", f"{faces.table['image'][row]} has no line in {points.where}")
     rows_N = found.to_numpy()
     points_N52 = np.stack([points.array(name)[rows_N] for name in COORDINATES], axis=1).reshape(-1, 5, 2)
+    useless = np.flatnonzero(~are_usable(points_N52))
+    if len(useless):
+        raise points.fault(int(rows_N[useless[0]]), COORDINATES[0], "no face can be aligned by these five points")
     return points_N52, points.array("detector score")[rows_N]
 
 
@@ -165,12 +177,25 @@ def _read_enrolments(files: EvaluationFiles, name: IjbName, faces: IjbFaces) -> 
     named = {part: meta_files(name)[part] for part in (*GALLERIES[name], "probes")}
     if not any(files.has(file) for file in named.values()):
         return {}
-    enrolled = {}
+    enrolled: dict[str, Enrolment] = {}
     for part, file in named.items():
         table = _read(files, file, ENROLLED)
+        if not len(table):
+            raise EvaluationFileError(f"{table.where} names no template")
+        if part != "probes":
+            _check_disjoint(table, enrolled)
         rows = _find_rows(table, "template", faces).astype(np.int64)
         enrolled[part] = _one_row_each(table, rows, is_gallery=part != "probes")
     return enrolled
+
+
+def _check_disjoint(table: Columns, galleries: Mapping[str, Enrolment]) -> None:
+    """Nobody is in two galleries: ranks are counted once for each probe, and who is in another is an impostor."""
+    for name, gallery in galleries.items():
+        both = np.flatnonzero(np.isin(table.array("subject"), gallery.subject_G))
+        if len(both):
+            subject = table.array("subject")[both[0]]
+            raise table.fault(int(both[0]), "subject", f"subject {subject} is enrolled in gallery {name} too")
 
 
 def _one_row_each(table: Columns, rows: NDArray[np.int64], *, is_gallery: bool) -> Enrolment:
@@ -180,9 +205,9 @@ def _one_row_each(table: Columns, rows: NDArray[np.int64], *, is_gallery: bool) 
     wrong = np.flatnonzero(subjects != subjects[first_G][place])
     if len(wrong):
         raise table.fault(int(wrong[0]), "subject", "the template is another subject's further up")
-    subject_G = subjects[first_G]
-    _, first = np.unique(subject_G, return_index=True)
-    if is_gallery and len(first) < len(subject_G):
-        row = int(np.setdiff1d(first_G, first_G[first]).min())
+    in_order = np.sort(first_G)
+    _, first = np.unique(subjects[in_order], return_index=True)
+    if is_gallery and len(first) < len(in_order):
+        row = int(np.delete(in_order, first).min())
         raise table.fault(row, "subject", f"subject {subjects[row]} is enrolled by another template too")
-    return Enrolment(template_G, subject_G)
+    return Enrolment(template_G, subjects[first_G])

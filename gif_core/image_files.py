@@ -85,6 +85,12 @@ def check_image(content: bytes, limits: ImageLimits) -> tuple[bytes, JpegHeader]
     return None
 
 
+def check_size(content: bytes, limits: ImageLimits) -> None:
+    """Raise BadImageError when the file declares sides beyond the limits; whether it decodes, a decoder will tell."""
+    width, height = _frame_and_scan(content)[:2] if content.startswith(START) else _declared_size(content)
+    limits.check(width, height)
+
+
 def check_decodes(content: bytes) -> None:
     """Raise BadImageError when OpenCV cannot decode the file."""
     try:

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from gif_core.artifacts import Artifact
 from gif_core.artifacts.checkpoints import Checkpoint
 from gif_core.backbones.building import build_backbone
 from gif_core.heads.tokens import TokenHeads
@@ -38,6 +40,11 @@ def load_backbone(weights: Path, description: Path) -> nn.Module:
     model = build_backbone(known["backbone"], known["embedding_dim"])
     model.load_state_dict(load_file(weights))
     return model.eval()
+
+
+def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
+    """The backbone of an artifact of training."""
+    return load_backbone(training.path(BACKBONE), training.path("model.json")).to(device)
 
 
 def check_reads_codes(description: Path) -> None:

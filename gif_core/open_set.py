@@ -23,9 +23,9 @@ class OpenSetFigures:
     """The score from which on the first candidate counts as found."""
     fnir: float
     """Share of enrolled people's images that are missed at the threshold: below it, or the first is another."""
-    fpir_of_others: float
+    fpir_of_others: float | None
     """False positives among unknown people when the threshold comes of other unknown people: each half of them judged
-    by the other half's."""
+    by the other half's. None when there is but one."""
 
 
 def calibrate(best_U: NDArray[np.floating], fpir: float) -> float:
@@ -56,11 +56,11 @@ def measure_open_set(
     )
 
 
-def _cross_check(best_U: NDArray[np.floating], stranger_U: NDArray[np.int64], fpir: float) -> float:
-    """Every second unknown person against the threshold of the others; NaN when there is but one."""
+def _cross_check(best_U: NDArray[np.floating], stranger_U: NDArray[np.int64], fpir: float) -> float | None:
+    """Every second unknown person against the threshold of the others."""
     _, place_U = np.unique(stranger_U, return_inverse=True)
     half_U = place_U % 2 == 0
     if half_U.all():
-        return float("nan")
+        return None
     wrong = [np.sum(best_U[part] >= calibrate(best_U[~part], fpir)) for part in (half_U, ~half_U)]
     return float(sum(wrong) / len(best_U))

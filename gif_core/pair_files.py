@@ -12,7 +12,6 @@ import pickle
 import pickletools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +20,10 @@ from numpy.typing import NDArray
 from schemas.errors import GifError
 
 LARGEST_FILE: Final = 2**32
-MOST_OPCODES: Final = 10**7
-"""Each may make an object of some 60 bytes; a set of ten thousand images takes up to thirty for each image."""
+FREE_OPCODES: Final = 20_000
+BYTES_OF_AN_OPCODE: Final = 16
+"""An opcode may make an object of some 60 bytes, so a file may have but as many as one of its size can need: an image
+takes up to 35, and has more than 600 bytes. Small files have `FREE_OPCODES` besides."""
 ALLOWED: Final = (
     {"PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK"}
     | {"NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG1"}
@@ -58,17 +59,11 @@ class PairFile:
     same_P: NDArray[np.bool_]
 
 
-def read_pair_file(path: Path) -> PairFile:
-    """The images and pairs of a `.bin`, written by Python 2 or 3; PairFileError if it is anything else."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.stat().st_size > LARGEST_FILE:
-        raise PairFileError(f"{path}: a file of pairs has at most {LARGEST_FILE:,} bytes")
-    return parse_pair_file(path.read_bytes(), str(path))
-
-
 def parse_pair_file(content: bytes, name: str) -> PairFile:
-    """The same for the bytes of a file; `name` is for messages."""
+    """The images and pairs of a `.bin`, written by Python 2 or 3; PairFileError with its `name` if it is anything else.
+
+    Whoever reads the file refuses one above `LARGEST_FILE` before.
+    """
     try:
         _check_opcodes(content)
         return _check_pairs(_Reader(content).load())
@@ -170,12 +165,12 @@ def _truth(kind: _Type, content: bytes) -> bool:
 
 def _check_opcodes(content: bytes) -> None:
     """Refuse opcodes that are not needed, and sizes and places that lie beyond what the file holds."""
-    stored = 0
+    stored, most = 0, FREE_OPCODES + len(content) // BYTES_OF_AN_OPCODE
     for count, (name, argument) in enumerate(_opcodes(content)):
         if name not in ALLOWED:
             raise PairFileError(f"the pickle opcode {name} has no place in it")
-        if count == MOST_OPCODES:
-            raise PairFileError(f"it has more than {MOST_OPCODES:,} opcodes")
+        if count == most:
+            raise PairFileError(f"it has more than {most:,} opcodes, which images of its size do not need")
         if name == "FRAME" and int.from_bytes(argument, "little") > len(content):
             raise PairFileError("it announces more bytes than it has")
         if name in PUTS:

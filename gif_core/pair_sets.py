@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gif_core.alignment import align
 from gif_core.evaluation_files import EvaluationFileError, EvaluationFiles
-from gif_core.faces import IMAGE_SIZE, decode, decode_whole
-from gif_core.pair_files import parse_pair_file
+from gif_core.outside_images import load_each, read_face
+from gif_core.pair_files import LARGEST_FILE, parse_pair_file
 from gif_core.pairs import Images, Pairs
 from gif_core.readers.base import IMAGE_ENDINGS
 from gif_core.readers.landmarks import Landmarks, read_landmarks
@@ -42,13 +41,13 @@ class EncodedImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            try:
-                images_BHWC[place] = decode(self.contents[index])
-            except ValueError as error:
-                raise EvaluationFileError(f"{self.where}, image {index}: {error}") from None
-        return images_BHWC
+        return load_each(indices, self._load_one)
+
+    def _load_one(self, index: int) -> NDArray[np.uint8]:
+        try:
+            return read_face(self.contents[index])
+        except ValueError as error:
+            raise EvaluationFileError(f"{self.where}, image {index}: {error}") from None
 
 
 class FolderImages:
@@ -60,17 +59,13 @@ class FolderImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]."""
-        images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-        for place, index in enumerate(indices.tolist()):
-            images_BHWC[place] = self._load_one(self.names[index])
-        return images_BHWC
+        return load_each(indices, self._load_one)
 
-    def _load_one(self, name: str) -> NDArray[np.uint8]:
+    def _load_one(self, index: int) -> NDArray[np.uint8]:
+        name = self.names[index]
         content = self.files.read(name)
         try:
-            if self.landmarks is None:
-                return decode(content)
-            return align(decode_whole(np.frombuffer(content, np.uint8)), self.landmarks.points[name])
+            return read_face(content, self.landmarks.points[name] if self.landmarks else None)
         except ValueError as error:
             raise EvaluationFileError(f"{self.files.where(name)}: {error}") from None
         except KeyError:
@@ -81,7 +76,8 @@ def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]
     """What a set holds, for keys: files by content, a folder of images by names and sizes."""
     names = ("path", "pairs", "images", "landmarks")
     addresses = {name: value for name in names if (value := getattr(given, name, None))}
-    holds = {name: EvaluationFiles(address).digest([""]) for name, address in addresses.items()}
+    most = LARGEST_FILE if isinstance(given, PairFileSet) else None
+    holds = {name: EvaluationFiles(address).digest([""], most) for name, address in addresses.items()}
     if isinstance(given, LfwSet):
         holds["folder"] = EvaluationFiles(given.folder).digest_sizes()
     return holds
@@ -90,13 +86,13 @@ def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]
 def open_pairs(given: PairFileSet | LfwSet | PairTableSet) -> PairSet:
     """Read the pairs, and the images where they are in the same file."""
     if isinstance(given, PairFileSet):
-        return read_bin(EvaluationFiles(given.path).read(), given.path)
+        return read_bin(given.path)
     return read_lfw(given) if isinstance(given, LfwSet) else read_pair_table(given)
 
 
-def read_bin(content: bytes, where: str) -> PairSet:
+def read_bin(where: str) -> PairSet:
     """Pair i is the images 2i and 2i + 1; one that is in several pairs is kept once."""
-    found = parse_pair_file(content, where)
+    found = parse_pair_file(EvaluationFiles(where).read(most=LARGEST_FILE), where)
     numbers: dict[bytes, int] = {}
     rows_P2 = np.array([numbers.setdefault(image, len(numbers)) for image in found.images]).reshape(-1, 2)
     return PairSet(EncodedImages(where, list(numbers)), Pairs(rows_P2[:, 0], rows_P2[:, 1], found.same_P))

@@ -9,6 +9,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gif_core.roc import UndefinedFiguresError
+
 SAME: Final = 601
 DIFFERENT: Final = 602
 """The second part of the seeds here."""
@@ -38,20 +40,24 @@ class Pairs:
 def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int) -> Pairs:
     """`pairs` distinct pairs of one person and as many of two, alternating; fewer if there are no more.
 
-    The number is rounded down to a multiple of `folds`, so that every fold holds as many of each kind.
+    The number is rounded down to a multiple of `folds`, so that every fold holds as many of each kind;
+    UndefinedFiguresError when that leaves none.
     """
     order_N = np.argsort(labels_N, kind="stable")
     _, starts = np.unique(labels_N[order_N], return_index=True)
     bounds = np.append(starts, len(labels_N))
     if len(starts) < 2:
-        raise ValueError(f"pairs of different people need two identities, not {len(starts)}")
+        raise UndefinedFiguresError(f"pairs of different people need two identities, not {len(starts)}")
     if np.diff(bounds).max() < 2:
-        raise ValueError("pairs of the same person need an identity with two images, and every one has a single image")
+        raise UndefinedFiguresError(
+            "pairs of the same person need an identity with two images, and every one has a single image"
+        )
     same_P2 = _draw_same(bounds, pairs, seed)
     different_P2 = _draw_different(bounds, pairs, seed)
     count = min(len(same_P2), len(different_P2)) // folds * folds
     if count == 0:
-        raise ValueError(f"{len(same_P2)} same and {len(different_P2)} different pairs are too few for {folds} folds")
+        found = f"{len(same_P2)} same and {len(different_P2)} different pairs"
+        raise UndefinedFiguresError(f"{found} are too few for {folds} folds")
     both_P2 = order_N[np.stack([same_P2[:count], different_P2[:count]], axis=1).reshape(-1, 2)]
     return Pairs(both_P2[:, 0], both_P2[:, 1], np.tile([True, False], count))
 

@@ -13,7 +13,7 @@ from gif_core.artifacts import Artifact
 from gif_core.bootstrap import Figure, PairScores, Searches
 from gif_core.formatting import figure_name, set_name
 from gif_core.kept_scores import PAIRS_FILE, SEARCHES_FILE
-from gif_core.scores import read_scores
+from gif_core.scores import SCORES_FILE, read_scores
 from schemas.errors import GifError
 from schemas.retraining import Compared, PromotionPolicy
 
@@ -63,7 +63,7 @@ class _Evaluation:
         if PAIRS_FILE not in artifact.names():
             raise NotComparableError(f"{artifact.ref} keeps no scores of single pairs: evaluate that model again")
         self.settings, self.ingestion = artifact.manifest.settings, artifact.manifest.inputs["ingestion"]
-        self.sets = read_scores(artifact.path("scores.json"))
+        self.sets = read_scores(artifact.path(SCORES_FILE))
         self.pairs = pq.read_table(artifact.path(PAIRS_FILE))
         self.searches = pq.read_table(artifact.path(SEARCHES_FILE))
 

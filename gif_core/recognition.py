@@ -13,23 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gif_core.alignment import align
 from gif_core.artifacts import Artifact
 from gif_core.calibration import Calibration
 from gif_core.code_table import read_codes
 from gif_core.code_tree import NOBODY
 from gif_core.evaluation import embed_images
-from gif_core.faces import decode, decode_whole
 from gif_core.identification import Gallery
 from gif_core.inputs import open_code_vectors
-from gif_core.models import check_reads_codes, load_backbone, load_token_heads
+from gif_core.models import check_reads_codes, load_token_heads
 from gif_core.readers.landmarks import Landmarks
 from schemas.stages import StageName
-
-
-def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
-    """The network that makes features."""
-    return load_backbone(training.path("backbone.safetensors"), training.path("model.json")).to(device)
 
 
 def open_gallery(artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device) -> Gallery:
@@ -59,17 +52,6 @@ def embed_faces(
     """Features of unit length [B, D], with `flip` of image and mirror together."""
     images, rows_B = LoadedImages(images_BHWC), np.arange(len(images_BHWC))
     return np.concatenate(list(embed_images(model, images, rows_B, flip=flip, device=device)))
-
-
-def read_face(path: Path, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
-    """An image file as RGB, 112×112: aligned by five points, or without them resized as it is."""
-    content = path.read_bytes()
-    try:
-        if points_52 is None:
-            return decode(content)
-        return align(decode_whole(np.frombuffer(content, np.uint8)), points_52)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def points_of(path: Path, landmarks: Landmarks) -> NDArray[np.float64]:

@@ -1,7 +1,6 @@
 """What the report shows of evaluation: every set, published figures beside it, and the worst errors."""
 
 import base64
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,10 +9,10 @@ import pyarrow.parquet as pq
 
 from gif_core import figures
 from gif_core.artifacts import Artifact
-from gif_core.formatting import decimal, figure_name, percent, plain_name, set_name, thousands
+from gif_core.formatting import decimal, figure_name, flag_words, percent, plain_name, set_name, thousands
 from gif_core.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
 from gif_core.report_tables import count_people, describe_encoder, read_curves
-from gif_core.scores import read_scores
+from gif_core.scores import SCORES_FILE, read_identification, read_scores
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
@@ -29,8 +28,8 @@ KINDS: Final = {
     "synthetic_ijb": "Templates of drawn people who are in no other data, in the files of IJB-C",
 }
 COUNTED: Final = {"same": "of them of one person"}
+TEMPLATES: Final = ("ijb", "synthetic_ijb")
 HEADLINES: Final = ("accuracy", "tar_at_far_0.0001")
-IDENTIFICATION: Final = "identification.json"
 
 
 def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
@@ -71,7 +70,12 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
         kinds = {False: "False matches", True: "Misses"}
         shown = {words: [_show_error(row) for row in rows if row["same"] is same] for same, words in kinds.items()}
         groups.append({"title": set_name(title), "threshold": rows[0]["threshold"], "kinds": shown})
-    return {"groups": groups}
+    sets = _read_sets(inputs["evaluation"]).values()
+    return {
+        "groups": groups,
+        "pairs": any("accuracy" in found["subjects"].get("model", {}) for found in sets),
+        "templates": any(found["kind"] in TEMPLATES for found in sets),
+    }
 
 
 def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:
@@ -90,7 +94,8 @@ def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Sho
         "title": set_name(title),
         "about": KINDS.get(found["kind"], plain_name(found["kind"])),
         "protocol": found["protocol"],
-        "flags": [_write_flag(name, value) for name, value in found["flags"].items()],
+        "flags": flag_words(found["flags"]),
+        "own_flags": {subject: ", ".join(flag_words(own)) for subject, own in found.get("subject_flags", {}).items()},
         "counts": [f"{thousands(value)} {COUNTED.get(name, name)}" for name, value in counts.items()],
         "undefined": found.get("undefined"),
         "tables": list(_tables(found["subjects"])),
@@ -117,13 +122,6 @@ def _write_figure(scores: Mapping[str, float], name: str) -> str:
     return percent(scores[name]) + (f" ± {percent(spread)}" if spread is not None else "")
 
 
-def _write_flag(name: str, value: bool | int) -> str:
-    words = name.replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    return f"{value} {words}"
-
-
 def _draw_roc(evaluation: Artifact, title: str) -> Any:
     curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar", [("set", "=", title)])
     return figures.draw_roc({plain_name(subject): curve for subject, curve in curves.items()}) if curves else None
@@ -141,9 +139,9 @@ def _show_error(row: Mapping[str, Any]) -> Shown:
 
 def _show_identification(evaluation: Artifact) -> Shown | None:
     """Each way of finding people among the enrolled with its figures, when the artifact has them."""
-    if IDENTIFICATION not in evaluation.names():
+    found = read_identification(evaluation)
+    if found is None:
         return None
-    found = json.loads(evaluation.path(IDENTIFICATION).read_text("utf-8"))
     ways = found["subjects"]
     names = [name for name in next(iter(ways.values()), {}) if name.startswith(("rank_", "fnir_"))]
     return {
@@ -171,4 +169,4 @@ def _cells(shares: Mapping[str, float]) -> list[str]:
 
 
 def _read_sets(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:
-    return read_scores(evaluation.path("scores.json"))
+    return read_scores(evaluation.path(SCORES_FILE))

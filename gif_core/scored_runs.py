@@ -1,23 +1,38 @@
 """Runs side by side: what differs in their settings, scores and cost."""
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.formatting import flag_words
 from gif_core.head_cost import size_of_head
-from gif_core.scores import read_scores
+from gif_core.scores import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
 from schemas.stages import SEEDED, STAGES, StageName
 from schemas.training import TrainingConfig
 
 logger = logging.getLogger(__name__)
-FIGURES: Final = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
+FIGURES: Final[tuple[str, ...]] = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
 """Of each set, those that it has."""
+OF_THE_FACES: Final = ("held_out", "identification")
+"""Kinds of sets whose images are drawn from those of ingestion."""
+IDENTIFICATION: Final = "Identification"
 Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a set was measured: figures that came about in different ways cannot be compared."""
+
+    words: str
+    """Protocol and flags."""
+    basis: str
+    """Which images and pairs, as keys have them."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +43,10 @@ class ScoredRun:
     settings: Settings
     """Of all stages, by names such as `training.head`."""
     scores: Mapping[str, Mapping[str, float]]
-    """The model's figures by set."""
+    """The model's figures by set, and those of each way to identify people."""
     head_parameters: int | None
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """How the figures of each set came about."""
 
     @property
     def evaluation(self) -> Manifest:
@@ -48,9 +65,8 @@ def load_run(store: ArtifactStore, key: str) -> ScoredRun:
     lineage = _lineage(store, artifact.manifest)
     if "training" not in lineage:
         raise ArtifactMissingError(f"the model of {artifact.ref} is not in {store.storage.url} any more")
-    sets = read_scores(artifact.path("scores.json"))
-    scores = {title: found["subjects"].get("model", {}) for title, found in sets.items()}
-    return ScoredRun(lineage, _collect_settings(lineage), scores, _count_parameters(lineage))
+    scores, ways = _read_figures(artifact)
+    return ScoredRun(lineage, _collect_settings(lineage), scores, _count_parameters(lineage), ways)
 
 
 def load_beside(store: ArtifactStore, keys: Iterable[str]) -> list[ScoredRun]:
@@ -59,7 +75,7 @@ def load_beside(store: ArtifactStore, keys: Iterable[str]) -> list[ScoredRun]:
     for key in keys:
         try:
             loaded.append(load_run(store, key))
-        except (ArtifactMissingError, ArtifactDamagedError) as error:
+        except (ArtifactMissingError, ArtifactDamagedError, ScoresFormatError) as error:
             logger.warning("not shown beside this run: %s", error)
     return loaded
 
@@ -70,11 +86,35 @@ def differing_settings(runs: Sequence[ScoredRun]) -> list[str]:
     return [name for name in names if any(run.settings.get(name) != runs[0].settings.get(name) for run in runs)]
 
 
-def shared_figures(runs: Sequence[ScoredRun]) -> list[tuple[str, str]]:
-    """Set and figure of every headline that at least one run has."""
+def shared_figures(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
+    """The headline figures that at least one run has, by set."""
     sets = dict.fromkeys(title for run in runs for title in run.scores)
-    pairs = [(title, figure) for title in sets for figure in FIGURES]
-    return [(title, figure) for title, figure in pairs if any(figure in run.scores.get(title, {}) for run in runs)]
+    there = {title: {name for run in runs for name in run.scores.get(title, {})} for title in sets}
+    ranked = {title: [name for name in FIGURES if name in names] for title, names in there.items()}
+    for title, names in there.items():
+        if title.startswith(IDENTIFICATION):
+            ranked[title] += sorted(name for name in names if name.startswith("fnir_"))
+    return {title: names for title, names in ranked.items() if names}
+
+
+def _read_figures(evaluation: Artifact) -> tuple[dict[str, Mapping[str, float]], dict[str, Way]]:
+    """The figures of every set and of every way to identify people, and how they came about."""
+    manifest, sets = evaluation.manifest, read_scores(evaluation.path(SCORES_FILE))
+    given = dict(zip(sets, manifest.settings.get("sets", ()), strict=False))
+    scores = {title: found["subjects"].get("model", {}) for title, found in sets.items()}
+    ways = {title: _way(manifest, found, "model", given.get(title)) for title, found in sets.items()}
+    identified = read_identification(evaluation) or {"subjects": {}}
+    for method, figures in identified["subjects"].items():
+        scores[f"{IDENTIFICATION} by {method}"] = figures
+        ways[f"{IDENTIFICATION} by {method}"] = _way(manifest, identified, method, None)
+    return scores, ways
+
+
+def _way(evaluation: Manifest, found: Mapping[str, Any], subject: str, given: Any) -> Way:
+    """How a subject was measured on a set that was `given` so; of people of ingestion the faces count too."""
+    words = ", ".join([found["protocol"], *flag_words(flags_of(found, subject))])
+    drawn = [evaluation.inputs["ingestion"].key, *(evaluation.settings.get(name) for name in ("pairs", "seed"))]
+    return Way(words, json.dumps([given, drawn if found["kind"] in OF_THE_FACES else None], sort_keys=True))
 
 
 def _lineage(store: ArtifactStore, manifest: Manifest) -> dict[StageName, Manifest]:

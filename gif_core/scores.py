@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gif_core.artifacts import Artifact
 from gif_core.ijb import RANKS, Identification, TemplateVerification
 from gif_core.kept_scores import PAIRS, PAIRS_FILE, SEARCHES, SEARCHES_FILE
 from gif_core.metrics import MetricsWriter
@@ -19,9 +20,11 @@ from gif_core.open_set import OpenSetFigures
 from gif_core.pairs import Images, Pairs
 from gif_core.roc import Roc
 from gif_core.verification import Verification, worst_errors
+from schemas.errors import GifError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of `scores.json` and `identification.json`."""
+SCORES_FILE: Final = "scores.json"
 IDENTIFICATION_FILE: Final = "identification.json"
 SCORES: Final = pa.schema(
     [
@@ -62,6 +65,12 @@ ROC_POINTS: Final = 400
 ERRORS_SHOWN: Final = 8
 """Errors of each kind that are kept."""
 Figures = dict[str, float]
+FlagValues = Mapping[str, bool | int | float | str]
+"""How features were made and folds cut: what a figure must be compared with."""
+
+
+class ScoresFormatError(GifError, ValueError):
+    """Scores that another version of the program wrote."""
 
 
 @dataclass
@@ -71,10 +80,12 @@ class SetResult:
     title: str
     kind: str
     protocol: str
-    flags: Mapping[str, bool | int | float | str]
-    """How features were made and folds cut: what a figure must be compared with."""
+    flags: FlagValues
+    """Those that all subjects share."""
     counts: dict[str, int]
     subjects: dict[str, Figures] = field(default_factory=dict)
+    subject_flags: dict[str, FlagValues] = field(default_factory=dict)
+    """Those that a subject has for itself."""
     undefined: str | None = None
     curves: dict[str, Roc] = field(default_factory=dict)
     ranks: dict[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -90,7 +101,13 @@ class SetResult:
     def describe(self) -> dict[str, Any]:
         """As it stands in `scores.json`."""
         about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
+        about |= {"subject_flags": self.subject_flags} if self.subject_flags else {}
         return about | {"subjects": self.subjects} | ({"undefined": self.undefined} if self.undefined else {})
+
+
+def flags_of(found: Mapping[str, Any], subject: str) -> FlagValues:
+    """How one subject of a described set was measured: by its own flags and by those that all share."""
+    return {**found.get("subject_flags", {}).get(subject, {}), **found["flags"]}
 
 
 def pair_figures(result: Verification) -> Figures:
@@ -133,13 +150,9 @@ def error_rows(
 
 def open_set_figures(result: OpenSetFigures, fpir: float) -> Figures:
     """The figures of identification among the enrolled by their names."""
-    ranks = {f"rank_{rank}": share for rank, share in result.rank.items()}
-    return {
-        **ranks,
-        f"fnir_at_fpir_{fpir:g}": result.fnir,
-        "threshold": result.threshold,
-        "fpir_of_others": result.fpir_of_others,
-    }
+    figures = {f"rank_{rank}": share for rank, share in result.rank.items()}
+    figures |= {f"fnir_at_fpir_{fpir:g}": result.fnir, "threshold": result.threshold}
+    return figures if result.fpir_of_others is None else figures | {"fpir_of_others": result.fpir_of_others}
 
 
 def write_scores(
@@ -150,10 +163,9 @@ def write_scores(
     Identification among the enrolled has a file of its own, and its figures in the tables.
     """
     sets = {result.title: result.describe() for result in results}
-    (folder / "scores.json").write_text(json.dumps({"format": FORMAT, "model": model, "sets": sets}, indent=1))
+    _write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
     if identification:
-        about = {"format": FORMAT, "model": model, **identification.describe()}
-        (folder / IDENTIFICATION_FILE).write_text(json.dumps(about, indent=1))
+        _write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
     measured = [*results, identification] if identification else results
     rows = [row for result in measured for row in _rows(result, model)]
     pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
@@ -173,8 +185,30 @@ def write_scores(
 
 def read_scores(path: Path) -> dict[str, Mapping[str, Any]]:
     """The sets of a `scores.json` by their names."""
-    sets: dict[str, Mapping[str, Any]] = json.loads(path.read_text("utf-8"))["sets"]
+    sets: dict[str, Mapping[str, Any]] = _read_json(path)["sets"]
     return sets
+
+
+def read_identification(evaluation: Artifact) -> Mapping[str, Any] | None:
+    """What an evaluation says of identification among the enrolled; None when it was not asked to."""
+    if IDENTIFICATION_FILE not in evaluation.names():
+        return None
+    return _read_json(evaluation.path(IDENTIFICATION_FILE))
+
+
+def _write_json(path: Path, about: Mapping[str, Any]) -> None:
+    """JSON has no NaN: a figure that is undefined must be left out before."""
+    path.write_text(json.dumps({"format": FORMAT, **about}, indent=1, allow_nan=False), "utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if about.get("format") != FORMAT:
+        raise ScoresFormatError(
+            f"{path} has the format {about.get('format')}, and this version of GIF reads {FORMAT}: "
+            "evaluate that model again with 'gif run --from evaluation'"
+        )
+    return about
 
 
 def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
@@ -183,9 +217,10 @@ def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
 
 
 def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
-    about = {"set": result.title, "protocol": result.protocol, "flags": json.dumps(dict(result.flags)), "model": model}
+    about = {"set": result.title, "protocol": result.protocol, "model": model}
+    flags = {subject: json.dumps(flags_of(result.describe(), subject)) for subject in result.subjects}
     return [
-        {**about, "subject": subject, "figure": figure, "value": value}
+        {**about, "subject": subject, "flags": flags[subject], "figure": figure, "value": value}
         for subject, figures in result.subjects.items()
         for figure, value in figures.items()
     ]

@@ -18,8 +18,9 @@ from gif_core.synthetic.landmarks import find_landmarks, shot_of
 from gif_core.writers.base import Crowd, Face
 from gif_core.writers.export import pair_rows
 from gif_core.writers.pair_file import PAIR_FILE, write_pair_file
+from schemas.ingestion import MOST_DRAWN
 
-FIRST_PERSON: Final = 10**6
+FIRST_PERSON: Final = MOST_DRAWN
 """People from this number on are in no dataset that the project draws to train on."""
 SAMPLES: Final = 8
 """Images of each person in the twin of a `.bin`."""

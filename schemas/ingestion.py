@@ -7,12 +7,15 @@ from pydantic import Field, PositiveInt, model_validator
 from schemas.addresses import Address
 from schemas.base import Frozen
 
+MOST_DRAWN = 10**6
+"""People of a synthetic source; those with higher numbers are kept for evaluation sets."""
+
 
 class SyntheticSource(Frozen):
     """Faces that the project draws itself."""
 
     kind: Literal["synthetic"] = "synthetic"
-    identities: PositiveInt = 500
+    identities: int = Field(default=500, ge=1, le=MOST_DRAWN)
     smallest: PositiveInt = 6
     """Samples of the rarest identity."""
     largest: PositiveInt = 40

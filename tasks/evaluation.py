@@ -11,17 +11,17 @@ from gif_core.artifacts import Draft
 from gif_core.artifacts.parts import list_parts
 from gif_core.devices import pick_device
 from gif_core.encoders.building import build_encoder
-from gif_core.evaluation import embed_images, raw_pixels
+from gif_core.evaluation import embed_images, pixel_distances
 from gif_core.evaluation_sets import open_pair_set
 from gif_core.faces import Faces
 from gif_core.inputs import open_faces
 from gif_core.kept_scores import keep_pairs, who_is_who
-from gif_core.models import load_backbone
+from gif_core.models import open_backbone
 from gif_core.pair_sets import PairSet
 from gif_core.pairs import Images, draw_pairs
 from gif_core.roc import UndefinedFiguresError
 from gif_core.scores import SetResult, error_rows, pair_figures, write_scores
-from gif_core.verification import PROTOCOL, Features, check_pairs, pair_distances, verify_distances
+from gif_core.verification import PROTOCOL, check_pairs, pair_distances, verify_distances
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig
@@ -33,6 +33,8 @@ from tasks.templates import evaluate_templates
 logger = logging.getLogger(__name__)
 WORK = ".work"
 """Folder of the twins; hidden, so it is not published."""
+MIRRORED = frozenset({"model"})
+"""Subjects to whose features the flag `flip` adds those of the mirror image."""
 NOBODY = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
 
 
@@ -60,25 +62,20 @@ def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
 
 def _evaluate_pairs(config: RunConfig, inputs: Inputs, given: PairSettings, work: Path) -> SetResult:
     """Figures of each subject; a set that cannot have any says so, and the others go on."""
-    flags = {"flip": config.evaluation.flip, "folds": config.evaluation.folds}
-    result = SetResult(given.title, given.kind, PROTOCOL, flags, {"pairs": 0, "same": 0})
-    pair_set = _held_out_pairs(config, inputs) if isinstance(given, HeldOutSet) else open_pair_set(given, work)
-    if pair_set is None:
-        result.undefined = NOBODY
-        return result
-    pairs = pair_set.pairs
-    result.counts = {"pairs": len(pairs), "same": int(pairs.same.sum())}
+    folds = config.evaluation.folds
+    result = SetResult(given.title, given.kind, PROTOCOL, {"folds": folds}, {"pairs": 0, "same": 0})
     try:
-        check_pairs(pairs.same, config.evaluation.folds)
+        pair_set = _held_out_pairs(config, inputs) if isinstance(given, HeldOutSet) else open_pair_set(given, work)
+        pairs = pair_set.pairs
+        result.counts = {"pairs": len(pairs), "same": int(pairs.same.sum())}
+        check_pairs(pairs.same, folds)
     except UndefinedFiguresError as error:
         result.undefined = str(error)
         return result
-    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
-    left, right = np.split(places, 2)
-    for subject, features in _features(config, inputs, pair_set.images, rows):
-        distance = pair_distances(features, left, right)
-        found = verify_distances(distance, pairs.same, config.evaluation.folds)
+    for subject, distance in _distances(config, inputs, pair_set):
+        found = verify_distances(distance, pairs.same, folds)
         result.subjects[subject], result.curves[subject] = pair_figures(found), found.roc
+        result.subject_flags[subject] = {"flip": config.evaluation.flip and subject in MIRRORED}
         if subject == "model":
             result.errors = error_rows(subject, pair_set.images, pairs, distance, found.threshold)
             result.kept_pairs = keep_pairs(
@@ -93,28 +90,36 @@ def _people(pair_set: PairSet) -> NDArray[np.int64]:
     return images.labels_N if isinstance(images, Faces) else who_is_who(pairs.left, pairs.right, pairs.same)
 
 
-def _held_out_pairs(config: RunConfig, inputs: Inputs) -> PairSet | None:
+def _held_out_pairs(config: RunConfig, inputs: Inputs) -> PairSet:
     faces, given = open_faces(inputs["ingestion"], "held_out", config.execution.workers), config.evaluation
     if len(faces) == 0:
-        return None
+        raise UndefinedFiguresError(NOBODY)
     return PairSet(faces, draw_pairs(faces.labels_N, pairs=given.pairs, seed=given.seed, folds=given.folds))
+
+
+def _distances(config: RunConfig, inputs: Inputs, pair_set: PairSet) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """The squared distance of every pair, for one subject after another."""
+    pairs = pair_set.pairs
+    if "raw_pixels" in config.evaluation.subjects:
+        yield "raw_pixels", pixel_distances(pair_set.images, pairs)
+    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+    left, right = np.split(places, 2)
+    for subject, features in _features(config, inputs, pair_set.images, rows):
+        yield subject, pair_distances(features, left, right)
 
 
 def _features(
     config: RunConfig, inputs: Inputs, images: Images, rows: NDArray[np.int64]
-) -> Iterator[tuple[str, Features]]:
-    """The features of images, one subject after another."""
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The features that networks make of images, one network after another."""
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
     subjects = config.evaluation.subjects
-    if "raw_pixels" in subjects:
-        yield "raw_pixels", raw_pixels(images, rows)
     if "encoder" in subjects:
         encoder = build_encoder(config.embedding, device)
         encoded = (encoder.encode(images.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
         yield "encoder", collect_features((chunk.cpu().numpy() for chunk in encoded), "encoder", len(rows))
     if "model" in subjects:
-        training = inputs["training"]
-        model = load_backbone(training.path("backbone.safetensors"), training.path("model.json")).to(device)
+        model = open_backbone(inputs["training"], device)
         embedded = embed_images(model, images, rows, flip=config.evaluation.flip, device=device, batch_size=batch)
         yield "model", collect_features(embedded, "model", len(rows))
 

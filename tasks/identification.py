@@ -15,9 +15,9 @@ from gif_core.enrolled_images import ChosenImages, choose_enrolled, choose_unkno
 from gif_core.evaluation import embed_images
 from gif_core.identification import METHODS
 from gif_core.inputs import open_faces
-from gif_core.models import NoTokenHeadsError
+from gif_core.models import NoTokenHeadsError, open_backbone
 from gif_core.open_set import RANKS, measure_open_set
-from gif_core.recognition import open_backbone, open_gallery
+from gif_core.recognition import open_gallery
 from gif_core.scores import SetResult, open_set_figures
 from schemas.errors import GifError
 from schemas.evaluation import IdentificationConfig

@@ -7,11 +7,16 @@ from gif_core.headlines import headlines
 from tasks.stage import Inputs
 
 PAGE = "report.html"
+HOW_TO_OPEN = (
+    "Browsers do not follow a link from here to a file or a bucket: open the address itself, or the copy on your own "
+    "disk that `gif runs show` names."
+)
 
 
 def show_link(report: Artifact, inputs: Inputs) -> None:
     """The headline figures of the run and where its page is, as an artifact in Prefect's UI."""
     where = f"{report.ref.uri}/{report.stored(PAGE).path}"
     rows = [f"| {name} | {value} |" for name, value in headlines(inputs)]
-    lines = [f"[The report of this run]({where})", "", f"`{where}`", "", "| figure | |", "|---|---|", *rows]
+    page = [f"[The report of this run]({where})", "", f"`{where}`", "", HOW_TO_OPEN]
+    lines = [*page, "", "| figure | |", "|---|---|", *rows]
     create_markdown_artifact(key="report", markdown="\n".join(lines), description="The report of this run")

@@ -19,9 +19,9 @@ from gif_core.evaluation_files import EvaluationFiles
 from gif_core.evaluation_sets import open_template_set
 from gif_core.ijb import PROTOCOL, Flags, identify_templates, pool_templates, score_pairs, verify_templates
 from gif_core.ijb_features import FeaturePart, StoredFeatures, embed_features, plan_features
-from gif_core.ijb_files import IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
+from gif_core.ijb_files import CROPS, IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
 from gif_core.kept_scores import keep_pairs, keep_searches, who_is_who
-from gif_core.models import load_backbone
+from gif_core.models import open_backbone
 from gif_core.roc import UndefinedFiguresError
 from gif_core.scores import SetResult, identification_figures, template_figures
 from schemas.artifacts import ArtifactRef
@@ -51,7 +51,8 @@ def evaluate_templates(
     """1:1 and 1:N figures of the model; what the set cannot answer is said to be undefined."""
     address, name = open_template_set(given, work)
     files = EvaluationFiles(address)
-    meta, holds = read_ijb(files, name), describe_ijb(files, name)
+    crops = files.listing(CROPS)
+    meta, holds = read_ijb(files, name, crops), describe_ijb(files, name, crops)
     flags = Flags(given.flip, given.detector_score, given.norm)
     counts = {"images": len(meta.faces), "templates": len(meta.faces.template_ids_T), "pairs": len(meta.same_P)}
     counts["same"] = int(meta.same_P.sum())
@@ -84,8 +85,6 @@ def _measure(result: SetResult, meta: IjbMeta, features: StoredFeatures, flags: 
         result.subjects[SUBJECT] |= identification_figures(identified)
         result.ranks[SUBJECT] = identified.cmc
         result.kept_searches = keep_searches(result.title, identified.searches, meta.probes.subject_G)
-        if not identified.tpir_at_fpir:
-            raise UndefinedFiguresError("every probe is enrolled, so FPIR is undefined")
     except UndefinedFiguresError as error:
         undefined.append(f"1:N: {error}")
     result.undefined = "; ".join(undefined) or None
@@ -164,8 +163,7 @@ def _embed_alone(
 @lru_cache(1)
 def _model(store: str, training: ArtifactRef, device: torch.device) -> nn.Module:
     """One for each process."""
-    artifact = ArtifactStore(store).open(training)
-    return load_backbone(artifact.path("backbone.safetensors"), artifact.path("model.json")).to(device)
+    return open_backbone(ArtifactStore(store).open(training), device)
 
 
 @lru_cache(1)

@@ -28,7 +28,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
 
 def encode(
-    images: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Aligned faces, in any format.")],
+    images: Annotated[
+        list[Path], typer.Argument(exists=True, dir_okay=False, help="Aligned faces: JPEG, PNG, WebP or BMP.")
+    ],
     encoder: Annotated[str, typer.Option(help="open_clip or timm.")] = TINY_CLIP.encoder,
     model: Annotated[str, typer.Option(help="An architecture that the library knows, or tiny-clip.")] = TINY_CLIP.model,
     pretrained: Annotated[
@@ -115,16 +117,11 @@ def ask_attributes(
 
 
 def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float32]:
-    from gif_core.faces import decode
+    from gif_core.outside_images import read_face_file
 
     parts = []
     for start in range(0, len(paths), BATCH):
-        images = []
-        for path in paths[start : start + BATCH]:
-            try:
-                images.append(decode(path.read_bytes()))
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
+        images = [read_face_file(path) for path in paths[start : start + BATCH]]
         parts.append(encoder.encode(np.stack(images)).cpu().numpy())
     return np.concatenate(parts)
 

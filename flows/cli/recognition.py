@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 BEAM = 64
 
-Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces, in any format.")]
-Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face, in any format.")]
+Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces: JPEG, PNG, WebP or BMP.")]
+Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face: JPEG, PNG, WebP or BMP.")]
 Key = Annotated[
     str | None,
     typer.Option(metavar="ARTIFACT", help="A model by its key's first digits, or by its tag, such as champion."),
@@ -185,11 +185,13 @@ def _embed(
 ) -> NDArray[np.float32]:
     import numpy as np
 
+    from gif_core.models import open_backbone
+    from gif_core.outside_images import read_face_file
     from gif_core.readers.landmarks import read_landmarks
-    from gif_core.recognition import embed_faces, open_backbone, points_of, read_face
+    from gif_core.recognition import embed_faces, points_of
 
     points = read_landmarks(str(landmarks)) if landmarks else None
-    faces = [read_face(path, points_of(path, points) if points else None) for path in paths]
+    faces = [read_face_file(path, points_of(path, points) if points else None) for path in paths]
     on = _pick(device)
     return embed_faces(open_backbone(artifacts["training"], on), np.stack(faces), on, flip=flip)
 

@@ -54,7 +54,7 @@ def test_other_encoders_are_tried_by_name(gif: Gif, images: list[str]) -> None:
 
 def test_mistakes_are_told(gif: Gif, images: list[str], tmp_path: Path) -> None:
     (tmp_path / "bad.jpg").write_bytes(b"no image")
-    assert "bad.jpg: not an image" in gif("encode", images[0], str(tmp_path / "bad.jpg"), code=2)
+    assert "bad.jpg: not a JPEG" in gif("encode", images[0], str(tmp_path / "bad.jpg"), code=2)
     assert "must end with .npy or .parquet" in gif("encode", images[0], "--out", "v.txt", code=2)
     assert "neither a file nor a tag" in gif("encode", images[0], "--pretrained", "nowhere.pt", code=2)
 

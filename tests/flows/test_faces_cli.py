@@ -16,7 +16,7 @@ from flows.cli.faces import Format
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.code_table import write_code_table
-from gif_core.pair_files import read_pair_file
+from gif_core.pair_files import parse_pair_file
 from gif_core.shards import FaceBatch, ShardFile
 from gif_core.tokenization import CodeShape
 from gif_core.writers import FORMATS
@@ -205,12 +205,12 @@ def test_webdataset_has_the_faces_of_any_artifact(gif: Gif) -> None:
 
 def test_bin_has_pairs_of_people_kept_aside_unless_told_otherwise(gif: Gif) -> None:
     assert "out: 20 pairs of 3 people" in gif("faces", "export", "--format", "bin", "--pairs", "10", "--out", "out")
-    pairs = read_pair_file(Path("out/pairs.bin"))
+    pairs = parse_pair_file(Path("out/pairs.bin").read_bytes(), "pairs.bin")
     owners = {face("held_out", i, sample): i for i in range(3) for sample in range(SAMPLES)}
     people = [owners[image] for image in pairs.images]
     assert pairs.same_P.tolist() == [left == right for left, right in zip(people[::2], people[1::2], strict=True)]
     gif("faces", "export", "--format", "bin", "--pairs", "10", "--no-held-out", "--out", "others")
-    assert not set(read_pair_file(Path("others/pairs.bin")).images) & set(owners)
+    assert not set(parse_pair_file(Path("others/pairs.bin").read_bytes(), "pairs.bin").images) & set(owners)
 
 
 def test_the_seed_decides_which_pairs(gif: Gif) -> None:

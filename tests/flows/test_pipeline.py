@@ -122,6 +122,7 @@ def test_the_report_is_linked_in_prefects_ui_also_when_it_is_reused(finished: Ru
     where = shown.data.split("](")[1].split(")")[0]
     assert Path(where.removeprefix("file://")).read_text().startswith("<!doctype html>")
     assert "| Held out: Accuracy |" in shown.data
+    assert "`gif runs show` names" in shown.data, "for browsers do not follow such a link from a page of a server"
 
 
 def test_from_begins_in_the_middle(finished: RunConfig) -> None:

@@ -15,20 +15,21 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.tags import move_tag
+from gif_core.artifacts.tags import move_tag, resolve
 from gif_core.backbones.building import build_backbone
 from gif_core.code_table import write_code_table
 from gif_core.evaluation import embed_images
 from gif_core.faces import Faces
 from gif_core.heads.tokens import TokenHeads
 from gif_core.ingestion import ingest
+from gif_core.models import open_backbone
 from gif_core.pairs import draw_pairs
 from gif_core.readers import open_reader
-from gif_core.recognition import open_backbone
 from gif_core.scores import SetResult, pair_figures, write_scores
-from gif_core.synthetic import draw_face
+from gif_core.synthetic import draw_face, draw_jpeg
 from gif_core.synthetic.landmarks import find_landmarks
 from gif_core.tokenization import CodeShape, draw_codes
+from gif_core.twins import FIRST_PERSON
 from gif_core.verification import pair_distances, verify_distances
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
@@ -41,7 +42,7 @@ SETTINGS = {
     "evaluation": {"identification": {"images": 40, "beam": 32}},
     "execution": {"device": "cpu", "workers": 1},
 }
-DIM, SHAPE = 32, CodeShape(2, 4)
+DIM, SHAPE, STRANGERS = 32, CodeShape(2, 4), 8
 CPU = torch.device("cpu")
 
 
@@ -79,9 +80,10 @@ def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageNam
     faces, model = open_split(artifacts, "held_out"), open_backbone(artifacts["training"], CPU)
     pairs = draw_pairs(faces.labels_N, pairs=40, seed=0, folds=10)
     features = np.concatenate(list(embed_images(model, faces, np.arange(len(faces)), flip=True, device=CPU)))
-    result = SetResult("held_out", "held_out", "pairs-1", {"flip": True, "folds": 10}, {"pairs": len(pairs)})
+    result = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": len(pairs)})
     found = verify_distances(pair_distances(features, pairs.left, pairs.right), pairs.same)
     result.subjects["model"], result.curves["model"] = pair_figures(found), found.roc
+    result.subject_flags["model"] = {"flip": True}
     write_scores(folder, [result], artifacts["training"].ref.key, measure_identification(config, artifacts))
 
 
@@ -111,7 +113,7 @@ def fill_store(folder: Path, head: str) -> Mapping[StageName, Artifact]:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store, and image files of people who are enrolled and of people who are not."""
+    """A store, and images of people who are enrolled, who were held out, and whom evaluation has never seen."""
     folder = tmp_path_factory.mktemp("recognition")
     artifacts = fill_store(folder / "store", "gif")
     for split in ("identities", "held_out"):
@@ -119,6 +121,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for person in np.unique(faces.labels_N):
             row = int(np.flatnonzero(faces.labels_N == person)[0])
             (folder / f"{split}-{person}.jpg").write_bytes(faces.content(row))
+    for person in range(STRANGERS):
+        (folder / f"stranger-{person}.jpg").write_bytes(draw_jpeg(0, FIRST_PERSON + person, 0))
     return folder
 
 
@@ -136,7 +140,7 @@ def files(work: Path, split: str) -> list[str]:
 @pytest.mark.parametrize("method", ["reranked", "exhaustive"])
 def test_enrolled_people_are_named_and_others_are_unknown(gif: Gif, work: Path, method: str) -> None:
     labels = pq.read_table(next(work.glob("store/ingestion/*/*/identities.parquet")))["label"].to_pylist()
-    enrolled, strangers = files(work, "identities"), files(work, "held_out")
+    enrolled, strangers = files(work, "identities"), files(work, "stranger")
     printed = gif("identify", *enrolled, *strangers, "--by", method, "--top", "3", "--json")
     answers = {answer["image"]: answer for answer in map(json.loads, printed.splitlines())}
     for name in enrolled:
@@ -149,7 +153,8 @@ def test_enrolled_people_are_named_and_others_are_unknown(gif: Gif, work: Path, 
         assert [each["cosine"] for each in answers[name]["candidates"]] == sorted(
             (each["cosine"] for each in answers[name]["candidates"]), reverse=True
         )
-    assert not any(answers[name]["known"] for name in strangers)
+    assert len(strangers) == STRANGERS
+    assert not any(answers[name]["known"] for name in strangers), "the threshold was set on other people"
 
 
 def test_the_table_names_people_and_says_what_the_threshold_promises(gif: Gif, work: Path) -> None:
@@ -177,8 +182,14 @@ def test_features_are_printed_or_saved_and_are_those_of_evaluation(gif: Gif, wor
     assert saved["image"].to_pylist() == ["identities-0.jpg", "identities-1.jpg"]
     vectors = np.array(saved["vector"].to_pylist())
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2), abs=1e-6)
-    found = json.loads(gif("identify", "identities-1.jpg", "--json"))["candidates"][0]
-    assert found["identity_id"] == 1
+    store = ArtifactStore(str(work / "store"))
+    ingestion, training = (store.open(resolve(store, f"{stage}@latest")) for stage in ("ingestion", "training"))
+    faces, model = open_split({"ingestion": ingestion}, "identities"), open_backbone(training, CPU)
+    rows = np.array([np.flatnonzero(faces.labels_N == person)[0] for person in (0, 1)])
+    (wanted,) = embed_images(model, faces, rows, flip=True, device=CPU)
+    assert vectors == pytest.approx(wanted, abs=1e-6)
+    (plain,) = embed_images(model, faces, rows, flip=False, device=CPU)
+    assert np.abs(vectors - plain).max() > 1e-3, "the mirror counts"
     assert "must end with .npy or .parquet" in gif("embed", "identities-0.jpg", "--out", "features.txt", code=2)
 
 
@@ -216,7 +227,7 @@ def test_images_are_aligned_by_their_landmarks(gif: Gif, work: Path) -> None:
 
 def test_mistakes_are_told(gif: Gif, work: Path) -> None:
     (work / "text.jpg").write_text("no image")
-    assert "text.jpg: not an image" in gif("identify", "text.jpg", code=2)
+    assert "text.jpg: not a JPEG" in gif("identify", "text.jpg", code=2)
     assert "--by sight: there are codes, reranked, exhaustive" in gif(
         "identify", "identities-0.jpg", "--by", "sight", code=2
     )

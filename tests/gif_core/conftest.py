@@ -150,12 +150,13 @@ def write_training(run: SmallRun) -> None:
 
 def write_scores(run: SmallRun) -> None:
     roc = Roc(np.array([0.0, 0.01, 0.1, 1.0]), np.array([0.0, 0.5, 0.9, 1.0]), np.array([np.inf, 0.3, 0.2, 0.1]))
-    held_out = SetResult("held_out", "held_out", "pairs-1", {"flip": True, "folds": 10}, {"pairs": 1500, "same": 750})
+    held_out = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": 1500, "same": 750})
     if run.config.ingestion.held_out:
         rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
         for subject, accuracy in {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}.items():
             figures = {"accuracy": accuracy, "accuracy_std": 0.01, "threshold": 1.2}
             held_out.subjects[subject], held_out.curves[subject] = figures | rates, roc
+            held_out.subject_flags[subject] = {"flip": subject == "model"}
         held_out.errors = [error(same=same, distance=distance) for same, distance in ((False, 0.11), (True, 3.33))]
     else:
         held_out.undefined = NOBODY

@@ -1,4 +1,6 @@
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,10 @@ from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.comparison import Scored, find_comparable, find_evaluation
 from gif_core.comparison_table import NOTHING, tabulate
 from gif_core.reporting import write_comparison
-from gif_core.scored_runs import ScoredRun, differing_settings, load_beside, load_run
+from gif_core.scored_runs import ScoredRun, Way, differing_settings, load_beside, load_run
+from gif_core.scores import FORMAT, SetResult, write_scores
 from schemas.artifacts import Manifest
+from schemas.errors import GifError
 
 MakeRun = Callable[..., Any]
 HEADS = ("gif", "arcface", "cosface")
@@ -114,7 +118,7 @@ def test_parameters_of_the_head_are_those_that_are_built(runs: dict[str, Any]) -
 
 def test_a_table_has_a_column_for_each_run_and_marks_the_best(runs: dict[str, Any]) -> None:
     first, second = load(runs, "gif", "arcface")
-    better = ScoredRun(second.lineage, second.settings, {"held_out": {"accuracy": 0.99}}, None)
+    better = replace(second, scores={"held_out": {"accuracy": 0.99}}, head_parameters=None)
     table = tabulate([first, better], ["mine", "yours"])
     rows = {row.label: row for group in table.groups.values() for row in group}
     assert rows["training.head"].cells == ("gif", "arcface")
@@ -123,6 +127,69 @@ def test_a_table_has_a_column_for_each_run_and_marks_the_best(runs: dict[str, An
     assert rows["IJB-C: TAR at FAR 0.01%"].cells == ("54.32%", NOTHING)
     assert rows["IJB-C: TAR at FAR 0.01%"].best == frozenset(), "nothing surpasses nothing"
     assert rows["Parameters of the head"].cells[1] == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("changed", "cells"),
+    [
+        ({"words": "pairs-1, no flip, 10 folds"}, ("pairs-1, flip, 10 folds", "pairs-1, no flip, 10 folds")),
+        ({"words": "pairs-2, flip, 10 folds"}, ("pairs-1, flip, 10 folds", "pairs-2, flip, 10 folds")),
+        ({"basis": "other images"}, ("pairs-1, flip, 10 folds; images ", "pairs-1, flip, 10 folds; images ")),
+    ],
+    ids=["flags", "protocol", "images"],
+)
+def test_figures_measured_in_different_ways_have_no_best_and_say_how_they_differ(
+    runs: dict[str, Any], changed: dict[str, str], cells: tuple[str, str]
+) -> None:
+    first, second = load(runs, "gif", "arcface")
+    other = {"held_out": replace(second.ways["held_out"], **changed)}
+    better = replace(second, scores={"held_out": {"accuracy": 0.99}}, ways=other)
+    rows = {row.label: row for row in tabulate([first, better], ["mine", "yours"]).groups["Scores"]}
+    assert rows["Held out: Accuracy"].best == frozenset()
+    shown = rows["Held out: measured by"].cells
+    assert all(cell.startswith(begin) for cell, begin in zip(shown, cells, strict=True))
+    assert shown[0] != shown[1]
+
+
+def test_pairs_of_other_faces_are_not_the_same_set(small_run: MakeRun, tmp_path: Path) -> None:
+    pair = [small_run(tmp_path, held_out=share) for share in (0.5, 0.6)]
+    first, second = (load_run(run.store, key_of(run)).ways for run in pair)
+    assert first["held_out"].words == second["held_out"].words
+    assert first["held_out"] != second["held_out"]
+    assert first["lfw"] == second["lfw"] == Way("pairs-1, flip", first["lfw"].basis)
+
+
+def test_identification_stands_beside_that_of_other_runs_and_the_lowest_fnir_is_best(
+    small_run: MakeRun, tmp_path: Path
+) -> None:
+    shown = []
+    for head, fnir in (("gif", 0.25), ("arcface", 0.5)):
+        run = small_run(tmp_path, head=head)
+        evaluation = run.inputs["evaluation"]
+        found = SetResult("identification", "identification", "enrolled-1", {"beam": 64}, {})
+        found.subjects["reranked"] = {"rank_1": 0.75, "rank_5": 0.9, "fnir_at_fpir_0.01": fnir, "threshold": 0.3}
+        with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+            write_scores(draft.folder, [], "0" * 64, found)
+            run.store.publish(draft, replace=True)
+        shown.append(load_run(run.store, evaluation.ref.key))
+    rows = {row.label: row for row in tabulate(shown, ["mine", "yours"]).groups["Scores"]}
+    assert list(rows) == ["Identification by reranked: Rank 1", "Identification by reranked: FNIR at FPIR 1%"]
+    assert rows["Identification by reranked: FNIR at FPIR 1%"].cells == ("25.00%", "50.00%")
+    assert rows["Identification by reranked: FNIR at FPIR 1%"].best == {0}
+
+
+def test_scores_of_another_format_say_so_and_do_not_spoil_a_report(
+    small_run: MakeRun, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = small_run(tmp_path)
+    evaluation = run.inputs["evaluation"]
+    with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+        (draft.folder / "scores.json").write_text(json.dumps({"format": FORMAT - 1, "sets": {}}))
+        run.store.publish(draft, replace=True)
+    with pytest.raises(GifError, match=rf"scores\.json has the format {FORMAT - 1}, .* 'gif run --from evaluation'"):
+        load_run(run.store, key_of(run))
+    assert load_beside(run.store, [key_of(run)]) == []
+    assert "not shown beside this run" in caplog.text
 
 
 def test_the_newest_scores_of_a_model_are_found(runs: dict[str, Any], store: ArtifactStore) -> None:

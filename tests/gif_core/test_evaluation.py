@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gif_core.evaluation import embed_images, raw_pixels
+from gif_core import evaluation
+from gif_core.evaluation import embed_images, pixel_distances
 from gif_core.pairs import Pairs, draw_pairs
-from gif_core.verification import pair_distances
 
 CPU = torch.device("cpu")
 
@@ -141,15 +141,32 @@ def test_embedding_gives_the_model_back_in_its_mode() -> None:
         assert model.training is training
 
 
+def pair_up(left: list[int], right: list[int]) -> Pairs:
+    return Pairs(np.array(left), np.array(right), np.zeros(len(left), np.bool_))
+
+
 def test_raw_pixels_are_compared_by_their_cosine() -> None:
-    faces, indices = make_faces(), np.array([3, 1])
-    left, right = faces.load(indices).reshape(2, -1).astype(float)
+    faces = make_faces()
+    left, right = faces.load(np.array([3, 1])).reshape(2, -1).astype(float)
     cosine = left @ right / np.linalg.norm(left) / np.linalg.norm(right)
-    distance = pair_distances(raw_pixels(faces, indices), np.array([0]), np.array([1]))
-    assert distance[0] == pytest.approx(2 - 2 * cosine)
+    assert pixel_distances(faces, pair_up([3], [1])) == [pytest.approx(2 - 2 * cosine)]
+
+
+def test_raw_pixels_of_a_few_pairs_at_a_time_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+
+    class Counted(StoredFaces):
+        def load(self, indices: np.ndarray) -> np.ndarray:
+            loaded.append(len(indices))
+            return super().load(indices)
+
+    faces, pairs = make_faces(), pair_up([0, 1, 2, 3, 4, 5, 10], [9, 8, 7, 6, 0, 0, 10])
+    whole = pixel_distances(faces, pairs)
+    monkeypatch.setattr(evaluation, "PAIRS_AT_ONCE", 2)
+    assert np.array_equal(pixel_distances(Counted(faces.images, faces.labels_N), pairs), whole)
+    assert loaded == [4, 4, 3, 1]
 
 
 def test_black_images_have_a_finite_distance() -> None:
     faces = StoredFaces(np.zeros((1, 112, 112, 3), dtype=np.uint8), np.zeros(1, dtype=np.int64))
-    same = np.array([0])
-    assert pair_distances(raw_pixels(faces, same), same, same) == [0]
+    assert pixel_distances(faces, pair_up([0], [0])) == [0]

@@ -129,3 +129,5 @@ def test_figures_of_an_open_set_are_those_counted_by_hand() -> None:
     assert 0.3 < found.threshold < 0.300001
     assert found.fnir == 0.5, "the second is below the threshold, the third is taken for another"
     assert found.fpir_of_others == 0.25, "0.5 is above the highest of the other person's, 0.3; 0.3 is below 0.5"
+    alone = measure_open_set(enrolled, unknown, np.array([0, 1, 2, 1]), np.array([7, 7, 7, 7]), fpir=0.25)
+    assert alone.fpir_of_others is None, "there is nobody else by whom the threshold could be set"

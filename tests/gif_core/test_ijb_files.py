@@ -76,6 +76,12 @@ def test_a_set_without_galleries_is_for_verification_alone(tmp_path: Path) -> No
     assert (meta.galleries, meta.probes) == ({}, None)
 
 
+def one_point(image: int, points: str) -> str:
+    """The file of points with others for one image."""
+    lines = TREE["name_5pts_score.txt"].splitlines(keepends=True)
+    return "".join([*lines[: image - 1], f"{image}.jpg {points}0.9\n", *lines[image:]])
+
+
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
@@ -84,11 +90,17 @@ def test_a_set_without_galleries_is_for_verification_alone(tmp_path: Path) -> No
         ("face_tid_mid.txt", "1.jpg 7 100\n\n2.jpg 7 100 5\n", r"line 3: column 4 is one too many"),
         ("face_tid_mid.txt", "1.jpg 7.5 100\n", r"line 1, column 2 \(template\)"),
         ("face_tid_mid.txt", "1.jpg 99999999999999999999 1\n", r"line 1, column 2 \(template\)"),
+        ("face_tid_mid.txt", "1.jpg 1_0 1\n", r"line 1, column 2 \(template\): a whole number .* not '1_0'"),
+        ("face_tid_mid.txt", "1.jpg \u0667 1\n", r"line 1, column 2 \(template\): a whole number .* not '\u0667'"),
         ("face_tid_mid.txt", "\n", r"names no image"),
         ("face_tid_mid.txt", "1.jpg 7 1\n\n5.jpg 7 1\n", r"line 3, column 1 \(image\): 5.jpg has no line in .*5pts"),
         ("name_5pts_score.txt", f"1.jpg {POINTS}\n", r"line 1: column 12 \(detector score\) is missing"),
         ("name_5pts_score.txt", f"1.jpg {POINTS} nan\n", r"line 1, column 12 \(detector score\): a finite number"),
         ("name_5pts_score.txt", f"1.jpg {POINTS.replace('60.6', 'o')} 1\n", r"line 1, column 7 \(y3\).* not 'o'"),
+        ("name_5pts_score.txt", f"1.jpg {POINTS} 1_0.5\n", r"line 1, column 12 \(detector score\).* not '1_0\.5'"),
+        ("name_5pts_score.txt", one_point(3, "5 5 " * 5), r"line 3, column 2 \(x1\): no face can be aligned by these"),
+        ("name_5pts_score.txt", one_point(4, "1e300 -1e300 " * 5), r"line 4, column 2 \(x1\): no face can be aligned"),
+        ("name_5pts_score.txt", one_point(2, "1e300 1 -1e300 1 3 4 5 6 7 8 "), r"line 2, column 2 \(x1\): no face can"),
         (
             "name_5pts_score.txt",
             f"1.jpg {POINTS} 1\n1.jpg {POINTS} 1\n",
@@ -102,7 +114,8 @@ def test_a_set_without_galleries_is_for_verification_alone(tmp_path: Path) -> No
         ("1N_gallery_G1.csv", "T,S\n7\n", r"line 2: column 2 \(subject\) is missing"),
         ("1N_gallery_G1.csv", "T,S\n7,a\n", r"line 2, column 2 \(subject\): a whole number is expected"),
         ("1N_gallery_G1.csv", "T,S\n7,70\n7,71\n", r"line 3, column 2 \(subject\): the template is another"),
-        ("1N_gallery_G1.csv", "T,S\n7,70\n3,70\n", r"\(subject\): subject 70 is enrolled by another template"),
+        ("1N_gallery_G1.csv", "T,S\n7,70\n3,70\n", r"line 3, column 2 \(subject\): subject 70 is enrolled by another"),
+        ("1N_gallery_G2.csv", "T,S\n12,71\n3,70\n", r"line 3, column 2 \(subject\): subject 70 .* in gallery G1 too"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_file_line_and_column(
@@ -130,6 +143,23 @@ def test_files_of_many_blocks_are_read_and_their_faults_found(
         read_ijb(write_tree(tmp_path, **{"1N_gallery_G1__csv": "a,b\n7,1\n7,2"}), "IJB-C")
 
 
+@pytest.mark.parametrize("file", ["1N_gallery_G1.csv", "1N_gallery_G2.csv", "1N_probe_mixed.csv"])
+def test_galleries_and_probes_without_a_line_are_refused(tmp_path: Path, file: str) -> None:
+    files = write_tree(tmp_path, **{file.replace(".", "__"): "TEMPLATE_ID,SUBJECT_ID\n"})
+    with pytest.raises(EvaluationFileError, match=rf"meta/ijbc_{file} names no template"):
+        read_ijb(files, "IJB-C")
+
+
+def test_images_that_are_not_listed_are_told_with_file_and_line(tmp_path: Path) -> None:
+    files = write_tree(tmp_path)
+    for number in (1, 2, 4):
+        (tmp_path / f"loose_crop/{number}.jpg").touch()
+    with pytest.raises(EvaluationFileError, match=r"line 3, column 1 \(image\): there is no image loose_crop/3\.jpg"):
+        read_ijb(files, "IJB-C", files.listing("loose_crop"))
+    (tmp_path / "loose_crop/3.jpg").touch()
+    assert len(read_ijb(files, "IJB-C", files.listing("loose_crop")).faces) == 4
+
+
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     files = write_tree(tmp_path)
     (tmp_path / "meta/ijbc_1N_gallery_G2.csv").unlink()
@@ -146,7 +176,7 @@ def test_images_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
     images = IjbImages(files, read_ijb(files, "IJB-C").faces)
     with pytest.raises(FileNotFoundError, match=r"loose_crop/1\.jpg"):
         images.load(np.array([0]))
-    with pytest.raises(EvaluationFileError, match=r"loose_crop/2\.jpg: not an image"):
+    with pytest.raises(EvaluationFileError, match=r"loose_crop/2\.jpg: not a JPEG"):
         images.load(np.array([1]))
 
 

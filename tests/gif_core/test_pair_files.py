@@ -14,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gif_core import pair_files
-from gif_core.pair_files import PairFileError, read_pair_file
+from gif_core.evaluation_files import EvaluationFileError
+from gif_core.pair_files import PairFileError
+from gif_core.pair_sets import describe_pairs, open_pairs
 from gif_core.writers.base import Crowd, Face
 from gif_core.writers.pair_file import write_pair_file
 from schemas.errors import GifError
+from schemas.evaluation import PairFileSet
 
 IMAGES = [b"\xff\xd8\xff one", b"\x89PNG two", b"BM\0\xfe three", "four é".encode()]
 SAME = [True, False]
@@ -27,8 +30,15 @@ REAL_FILES = sorted((Path(__file__).parents[3] / "shared/data/recordio/faceid_kz
 def read(folder: Path, content: bytes) -> tuple[list[bytes], list[bool]]:
     path = folder / "some.bin"
     path.write_bytes(content)
-    found = read_pair_file(path)
-    return found.images, found.same_P.tolist()
+    return read_file(path)
+
+
+def read_file(path: Path) -> tuple[list[bytes], list[bool]]:
+    """As evaluation reads it: the images of all pairs in their order, and whether they are of one person."""
+    found = open_pairs(PairFileSet(path=str(path)))
+    rows = np.stack([found.pairs.left, found.pairs.right], axis=1).ravel()
+    contents = found.images.contents  # type: ignore[attr-defined]
+    return [contents[row] for row in rows], found.pairs.same.tolist()
 
 
 class Call:
@@ -91,10 +101,10 @@ def test_what_the_writer_wrote_is_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(not REAL_FILES, reason="the real files are not there")
 def test_real_files_are_read_and_their_images_decode() -> None:
     for path in REAL_FILES:
-        pairs = read_pair_file(path)
-        assert len(pairs.images) == 2 * 749
-        assert pairs.same_P.sum() == 749
-        for image in pairs.images[::100]:
+        images, same = read_file(path)
+        assert len(images) == 2 * 749
+        assert sum(same) == 749
+        for image in images[::100]:
             assert cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR).shape == (112, 112, 3)
 
 
@@ -175,9 +185,13 @@ def test_other_opcodes_and_ways_to_a_function_are_refused(
     ids=lambda image: str(image.dtype),
 )
 @pytest.mark.parametrize("protocol", [2, 5])
-def test_arrays_of_other_types_are_refused(tmp_path: Path, image: np.ndarray, protocol: int) -> None:
+def test_arrays_of_other_types_are_refused_and_what_they_hold_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: np.ndarray, protocol: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(PairFileError):
         read(tmp_path, pickle.dumps(([image, image], [True]), protocol))
+    assert [path.name for path in tmp_path.iterdir()] == ["some.bin"]
 
 
 def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
@@ -238,6 +252,7 @@ BOMBS = {
     "laughs as a state": b"\x80\x02" + NESTED + b"cnumpy\ndtype\nU\x02u1\x85Rhdb.",
     "itself": b"\x80\x02]q\x00h\x00a](\x88e\x86.",
     "itself as a shape": b"\x80\x02" + python2_array(b"abc").replace(b"M\x03\x00\x85", b"]q\x00h\x00a"),
+    "lists": b"\x80\x02" + b"]" * 2_000_000 + b".",
     "thirty thousand deep": b"\x80\x02" + b"]" * 30_000 + b"a" * 29_999 + b".",
     "bytes": b"\x80\x04]\x8e" + HUGE + b"a.",
     "text": b"\x80\x04]\x8d" + HUGE + b"a.",
@@ -265,20 +280,37 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path, name: str) -> N
         tracemalloc.stop()
 
 
-def test_files_that_are_too_large_or_too_long_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = pickle.dumps((IMAGES, SAME))
-    monkeypatch.setattr(pair_files, "MOST_OPCODES", 5)
-    with pytest.raises(PairFileError, match="more than 5 opcodes"):
-        read(tmp_path, content)
-    monkeypatch.setattr(pair_files, "LARGEST_FILE", 50)
-    with pytest.raises(PairFileError, match="at most 50 bytes"):
-        read(tmp_path, content)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_of_the_smallest_images_stay_within_the_opcodes_of_their_size(tmp_path: Path, protocol: int) -> None:
+    images = [np.full(600, number % 256, np.uint8) for number in range(4000)]
+    found, same = read(tmp_path, pickle.dumps((images, [np.bool_(n % 2) for n in range(2000)]), protocol))
+    assert (len(found), sum(same)) == (4000, 1000)
+
+
+def test_a_file_with_more_opcodes_than_its_size_can_need_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_files, "FREE_OPCODES", 5)
+    with pytest.raises(PairFileError, match=r"some\.bin .* more than 6 opcodes, which images of its size do not need"):
+        read(tmp_path, b"]" * 20 + b".")
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "some.bin"
+    with path.open("wb") as file:
+        file.truncate(pair_files.LARGEST_FILE + 1)
+    for use in (open_pairs, describe_pairs):
+        tracemalloc.start()
+        with pytest.raises(EvaluationFileError, match=r"some\.bin has more than 4,294,967,296 bytes: it is not read"):
+            use(PairFileSet(path=str(path)))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        tracemalloc.stop()
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.bin", tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no file"):
-            read_pair_file(path)
+            read_file(path)
 
 
 @given(st.data())
@@ -292,6 +324,6 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(
     path = tmp_path_factory.getbasetemp() / "damaged.bin"
     path.write_bytes(content)
     try:
-        read_pair_file(path)
+        read_file(path)
     except PairFileError:
         return

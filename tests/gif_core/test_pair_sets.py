@@ -56,7 +56,7 @@ def test_a_bin_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
 
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     list(write_pair_file([Face(1, png(1)), Face(1, b"no image")], Crowd([""], 2), tmp_path))
-    with pytest.raises(EvaluationFileError, match=r"pairs\.bin, image 1: not an image"):
+    with pytest.raises(EvaluationFileError, match=r"pairs\.bin, image 1: not a JPEG"):
         greys(open_pairs(PairFileSet(path=str(tmp_path / "pairs.bin"))))
 
 

@@ -32,6 +32,26 @@ SECONDS = 90
 WIDE, NARROW = 1200, 400
 SECOND_LEVEL = "1"
 """A node of the code tree below the root."""
+READABLE = 4.5
+"""Contrast of text and ground that the WCAG asks for (level AA)."""
+CONTRASTS = """(() => {
+  const numbers = colour => [...(colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number), 1].slice(0, 4);
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+  const ground = node => node ? over(numbers(getComputedStyle(node).backgroundColor), ground(node.parentElement))
+                              : [255, 255, 255];
+  const linear = value => value <= 0.04045 * 255 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const contrast = node => {
+    const style = getComputedStyle(node), below = ground(node);
+    const ink = over(numbers(node.tagName === 'text' ? style.fill : style.color), below);
+    const [dark, bright] = [light(ink), light(below)].sort((a, b) => a - b);
+    return [node.tagName, (bright + 0.05) / (dark + 0.05)];
+  };
+  const plots = '.xtick text, .ytick text, .y2tick text, .legendtext, .xtitle, .ytitle';
+  const nodes = document.querySelectorAll(`td, th, small, figcaption, p, code, ${plots}`);
+  return [...nodes].filter(node => node.textContent.trim()).map(contrast);
+})()"""
+"""What every text of tables, notes and plots is, and its contrast."""
 
 
 class Tab:
@@ -212,6 +232,10 @@ def test_text_stands_out_in_both_colour_schemes(tab: Tab, page: Path, pictures: 
     colours = tab.run("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
     ink, paper = (np.mean([int(part) for part in text.strip("rgb()").split(",")]) for text in colours)
     assert abs(ink - paper) > 150
+    contrasts = tab.run(CONTRASTS)
+    assert {what for what, _ in contrasts} >= {"TD", "TH", "SMALL", "FIGCAPTION", "P", "text"}
+    faint = [(what, ratio) for what, ratio in contrasts if ratio < READABLE]
+    assert not faint, "text of tables, notes and plots"
     tab.call("Emulation.setEmulatedMedia", features=[])
 
 

@@ -18,9 +18,10 @@ from gif_core.code_table import write_code_table
 from gif_core.figures import Curve, draw_curves, draw_distances, draw_together, draw_trade_off, draw_tree, smooth, thin
 from gif_core.formatting import decimal, duration, percent, size, thousands
 from gif_core.head_cost import memory_curves
-from gif_core.published import benchmark_of, training_set_of
+from gif_core.published import FIGURES, INSIGHTFACE, PAPER, PEOPLE, benchmark_of, training_set_of
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.reporting import SECTIONS, figure_json
+from gif_core.scores import FORMAT, SetResult, write_scores
 from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
 from schemas.stages import STAGES
@@ -155,7 +156,9 @@ def plain(html: str) -> str:
 
 def test_every_set_stands_with_its_protocol_and_flags(run: Any, tmp_path: Path) -> None:
     shown = plain(section(run.report(tmp_path / "report.html"), "scores"))
-    assert "1,500 pairs, 750 of them of one person. Protocol pairs-1; flip, 10 folds." in shown
+    assert "1,500 pairs, 750 of them of one person. Protocol pairs-1; 10 folds." in shown
+    assert "Raw pixelsno flip" in shown, "whatever the model's features are made of"
+    assert "head gif, flip" in shown
     assert "Protocol ijb-1; flip, no detector score, norm." in shown
     assert "TAR at FAR 0.01%" in shown
     assert "54.32%" in shown
@@ -192,6 +195,16 @@ def test_drawn_twins_and_other_variants_never_stand_for_a_public_benchmark(
     assert benchmark_of(kind, title) == benchmark
 
 
+def test_published_figures_have_those_of_the_paper_on_both_backbones_and_of_insightface_on_webface() -> None:
+    found = {(row.method, row.backbone, row.trained_on, row.source): row.by_benchmark() for row in FIGURES}
+    assert len(found) == len(FIGURES)
+    assert found["GIF", "ViT-B", "WebFace4M", PAPER]["CPLFW"] == pytest.approx(0.9597)
+    assert found["GIF", "ViT-B", "WebFace42M", PAPER]["IJB-C"] == pytest.approx(0.9799)
+    of_insightface = [found["CosFace", "R100", name, INSIGHTFACE] for name in ("WebFace4M", "WebFace12M")]
+    assert of_insightface == [{"IJB-C": pytest.approx(0.9719)}, {"IJB-C": pytest.approx(0.9759)}]
+    assert {row.trained_on for row in FIGURES} <= set(PEOPLE)
+
+
 def test_training_sets_are_known_by_how_many_people_they_have() -> None:
     assert training_set_of(85_742) == "MS1MV2"
     assert training_set_of(85_741) is None
@@ -203,6 +216,22 @@ def test_worst_errors_stand_side_by_side_with_their_distance(run: Any, tmp_path:
     assert [part.count("data:image/jpeg;base64,") for part in (matches, misses)] == [2, 2]
     assert "0.11" in matches
     assert "3.33" in misses
+
+
+def test_where_no_pairs_of_images_were_verified_the_report_says_so_and_of_templates_why(
+    small_run: MakeRun, tmp_path: Path
+) -> None:
+    run = small_run(tmp_path / "store", seed=4)
+    evaluation = run.inputs["evaluation"]
+    templates = SetResult("IJB-C", "ijb", "ijb-1", {"flip": True}, {"pairs": 9})
+    templates.subjects = {"model": {"tar_at_far_0.0001": 0.5}}
+    with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
+        write_scores(draft.folder, [templates], "0" * 64)
+        run.store.publish(draft, replace=True)
+    run.inputs["evaluation"] = run.store.open(evaluation.ref)
+    shown = plain(section(run.report(tmp_path / "report.html"), "errors"))
+    assert "There are none to show: no pairs of images were verified with the model." in shown
+    assert "Errors of templates are not shown: no threshold is chosen for them" in shown
 
 
 def test_a_head_without_codes_has_the_curves_that_it_has(small_run: MakeRun, tmp_path: Path) -> None:
@@ -221,7 +250,7 @@ def report_with_identification(small_run: MakeRun, folder: Path, found: dict[str
     evaluation = run.inputs["evaluation"]
     with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
         draft.carry(evaluation, evaluation.names())
-        (draft.folder / "identification.json").write_text(json.dumps(found))
+        (draft.folder / "identification.json").write_text(json.dumps({"format": FORMAT, **found}))
         run.store.publish(draft, replace=True)
     run.inputs["evaluation"] = run.store.open(evaluation.ref)
     return plain(section(run.report(folder / "report.html"), "scores")).split("Identification by codes")[1]

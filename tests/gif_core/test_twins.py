@@ -5,6 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from gif_core.alignment import TEMPLATE, align, estimate_similarity
 from gif_core.evaluation_files import EvaluationFiles
@@ -17,6 +18,7 @@ from gif_core.synthetic.features import NOSE_LIFT, eye_centre, mouth_corner, nos
 from gif_core.synthetic.landmarks import find_landmarks, shot_of
 from gif_core.twins import FIRST_PERSON, draw_loose, write_bin_twin, write_ijb_twin
 from schemas.evaluation import PairFileSet
+from schemas.ingestion import SyntheticSource
 
 PEOPLE = 6
 
@@ -110,3 +112,9 @@ def test_a_loose_crop_is_larger_than_its_face_and_holds_all_landmarks() -> None:
         assert (points > 0).all()
         assert (points < image.shape[0]).all()
         assert 0.3 <= score <= 1
+
+
+def test_no_source_can_draw_the_people_of_a_twin() -> None:
+    assert SyntheticSource(identities=FIRST_PERSON).identities == FIRST_PERSON, "whose last has a lower number"
+    with pytest.raises(ValidationError, match="less than or equal to 1000000"):
+        SyntheticSource(identities=FIRST_PERSON + 1)

@@ -136,7 +136,8 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
     for name in pair_sets:
         assert list(sets[name]["subjects"]) == ["raw_pixels", "model"]
         assert sets[name]["protocol"] == "pairs-1"
-        assert sets[name]["flags"] == {"flip": True, "folds": 10}
+        assert sets[name]["flags"] == {"folds": 10}
+        assert sets[name]["subject_flags"] == {"raw_pixels": {"flip": False}, "model": {"flip": True}}
         assert 0 <= sets[name]["subjects"]["model"]["accuracy"] <= 1
     assert sets["IJB-C"]["flags"] == {"flip": True, "detector_score": True, "norm": True}
     assert sets["synthetic-IJB-C"]["flags"]["norm"] is False
@@ -149,6 +150,10 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
     rows_of = pq.read_table(artifact.path("scores.parquet")).to_pylist()
     flat = {(row["set"], row["subject"], row["figure"]): row["value"] for row in rows_of}
     assert flat["IJB-C", "model", "rank_1"] == figures["rank_1"]
+    flags = {(row["set"], row["subject"]): json.loads(row["flags"]) for row in rows_of}
+    assert flags["LFW", "model"] == {"flip": True, "folds": 10}
+    assert flags["LFW", "raw_pixels"] == {"flip": False, "folds": 10}, "no mirror is added to them"
+    assert flags["IJB-C", "model"] == {"flip": True, "detector_score": True, "norm": True}
     names = pq.read_table(artifact.path("metrics.parquet"))["name"].to_pylist()
     assert names == ["/".join(key) for key in flat]
     curves = pq.read_table(artifact.path("roc.parquet")).select(["set", "subject"]).to_pylist()
@@ -181,6 +186,13 @@ def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, t
     assert "FAR is undefined" in str(artifact.manifest.metrics["pairs/undefined"])
 
 
+def test_a_set_whose_pairs_cannot_be_drawn_says_why_and_the_others_go_on(run: Run) -> None:
+    sets = sets_of(run([{"kind": "synthetic_bin", "people": 3, "pairs": 5}, {"kind": "held_out"}], subjects=["model"]))
+    assert sets["synthetic-LFW"]["undefined"] == "5 same and 5 different pairs are too few for 10 folds"
+    assert sets["held_out"]["subjects"]["model"]["accuracy"] > 0
+    assert "are too few for 1000 folds" in sets_of(run([{"kind": "held_out"}], folds=1000))["held_out"]["undefined"]
+
+
 def test_other_flags_reuse_the_features(run: Run, store: ArtifactStore, tmp_path: Path) -> None:
     tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
     given = {"kind": "ijb", "path": str(tree), "name": "IJB-C"}
@@ -211,6 +223,23 @@ def test_a_tree_without_galleries_has_its_verification(run: Run, tmp_path: Path)
     found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
     assert found["undefined"] == "1:N: the set has no files of galleries and probes"
     assert "tar_at_far_0.0001" in found["subjects"]["model"]
+
+
+def test_a_gallery_in_which_no_probe_is_enrolled_is_named(run: Run, tmp_path: Path) -> None:
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    probes = tree / "meta/ijbc_1N_probe_mixed.csv"
+    head, *rows = probes.read_text().splitlines(keepends=True)
+    probes.write_text(head + "".join(row for row in rows if row.endswith((",1\n", ",3\n"))))
+    found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
+    assert found["undefined"] == "1:N: no probe has its subject in gallery G2: nobody can be identified"
+
+
+def test_an_image_of_a_tree_that_is_missing_is_told_before_any_is_embedded(run: Run, tmp_path: Path) -> None:
+    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    (tree / "loose_crop/3.jpg").unlink()
+    words = r"face_tid_mid\.txt, line 3, column 1 \(image\): there is no image loose_crop/3\.jpg"
+    with pytest.raises(EvaluationFileError, match=words):
+        run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}])
 
 
 def test_a_broken_tree_stops_the_stage_with_file_line_and_column(run: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gif_core.faces import Faces
 from gif_core.ingestion import ingest
-from gif_core.pair_files import read_pair_file
+from gif_core.pair_files import parse_pair_file
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from gif_core.writers import FORMATS, Crowd, Face
@@ -106,7 +106,7 @@ def test_webdataset_is_read_back_from_many_archives(faces: list[Face], tmp_path:
 
 
 def test_pairs_are_read_back_byte_for_byte(faces: list[Face], tmp_path: Path) -> None:
-    found = read_pair_file(export(faces, "bin", tmp_path / "out") / "pairs.bin")
+    found = parse_pair_file((export(faces, "bin", tmp_path / "out") / "pairs.bin").read_bytes(), "pairs.bin")
     assert found.images == [face.image for face in faces]
     assert found.same_P.tolist() == [left == right for left, right in zip(PEOPLE[::2], PEOPLE[1::2], strict=True)]
 
