@@ -10,7 +10,7 @@ from schemas.run import RunConfig
 from schemas.stages import StageName
 
 
-@flow(name="gif", validate_parameters=True, persist_result=True, result_serializer="json")
+@flow(name="gif", validate_parameters=True)
 def gif(
     config: RunConfig | str = "demo",
     only: StageName | None = None,

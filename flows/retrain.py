@@ -6,9 +6,9 @@ from prefect import flow
 from prefect.states import Completed
 
 from flows.credentials import load_credentials
-from flows.stages import continue_run, logs_forwarded, refs_of, run_stage
+from flows.stages import continue_run, ending_recorded, logs_forwarded, refs_of, run_stage
 from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import begin_run
+from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.champions import enter_first, find_champion, read_history, settle
 from gif_core.retraining import (
     Champion,
@@ -94,7 +94,8 @@ def _challenge(
     """Train a challenger on the sources as they are now, measure both models on its sets, and decide."""
     record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
     record, codes = _settle_codes(store, record, config, champion, policy)
-    challenger, fine_tuned = challenger_config(config, champion, codes, policy.training)
+    with ending_recorded(store, record):
+        challenger, fine_tuned = challenger_config(config, champion, codes, policy.training)
     scores = {"champion": _evaluate_champion(store, record, challenger, champion)}
     record = continue_run(store, record, challenger, STAGES[STAGES.index(SEPARATION) :])
     refs = refs_of(store, record)
@@ -114,12 +115,14 @@ def _settle_codes(
     store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion, policy: RetrainingPolicy
 ) -> tuple[RunRecord, CodesChoice]:
     """Extend the codes or make them anew; how far apart vectors would be is known once new people are among them."""
-    faces = store.open(refs_of(store, record)["ingestion"])
-    choice = choose_codes(store, config, champion, faces, policy.codes)
+    with ending_recorded(store, record):
+        faces = store.open(refs_of(store, record)["ingestion"])
+        choice = choose_codes(store, config, champion, faces, policy.codes)
     if choice.action == "extend":
         record = continue_run(store, record, extend_codes(config, champion), [SEPARATION], ends=False)
-        extended = store.open(refs_of(store, record)["separation"])
-        choice = check_separation(store, choice, champion, extended, policy.codes)
+        with ending_recorded(store, record):
+            extended = store.open(refs_of(store, record)["separation"])
+            choice = check_separation(store, choice, champion, extended, policy.codes)
     logger.info("codes: %s, because %s", choice.action, choice.because)
     return record, choice
 
@@ -127,7 +130,9 @@ def _settle_codes(
 def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion) -> ArtifactRef:
     """The champion's scores on the sets of the challenger; stored like any others."""
     own = {each.ref.stage: each.ref for each in (champion.separation, champion.tokenization, champion.training)}
-    ref, _ = run_stage("evaluation", config, refs_of(store, record) | own)
+    record = save_run(store, record, current="evaluation")
+    with ending_recorded(store, record):
+        ref, _ = run_stage("evaluation", config, refs_of(store, record) | own)
     return ref
 
 

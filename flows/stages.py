@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Final
 
 from prefect.logging.handlers import APILogHandler
-from prefect.tasks import exponential_backoff
 
 from flows.credentials import load_credentials
 from gif_core.artifacts import Artifact, ArtifactStore
@@ -24,13 +23,12 @@ from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 from tasks.results import keep_results_in
+from tasks.retries import patience
 from tasks.reuse import find_stored, reuse
 from tasks.stage import StageTask
 
 logger = logging.getLogger(__name__)
 
-JITTER = 0.3
-"""Machines that lost the same server do not all come back at once."""
 NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
@@ -58,17 +56,24 @@ def continue_run(
     """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
     refs, opened = {**given, **refs_of(store, record)}, dict[StageName, Artifact]()
     record = record.model_copy(update={"config": config.model_dump(mode="json"), "state": "running"})
-    try:
-        for stage in selected:
+    for stage in selected:
+        with ending_recorded(store, record.model_copy(update={"current": stage})):
             record = save_run(store, record, current=stage)
             with lines_about(run=record.run_id, stage=stage):
                 refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh, opened=opened)
             record = record.model_copy(update={"stages": {**record.stages, stage: done}})
+    return save_run(store, record, state="completed" if ends else "running", current=None)
+
+
+@contextmanager
+def ending_recorded(store: ArtifactStore, record: RunRecord) -> Iterator[None]:
+    """Whatever ends a run meanwhile stands in its record, for others who wait for it."""
+    try:
+        yield
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         _record_end(store, record, state, f"{type(error).__name__}: {error}")
         raise
-    return save_run(store, record, state="completed" if ends else "running", current=None)
 
 
 def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
@@ -109,12 +114,7 @@ def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
     Its module brings along what the stage computes with, torch and more, and so is imported when there is work to do.
     """
     task: StageTask = getattr(import_module(f"tasks.{stage}"), stage)
-    return task.with_options(
-        retries=execution.retries,
-        retry_delay_seconds=exponential_backoff(execution.retry_seconds),
-        retry_jitter_factor=JITTER,
-        timeout_seconds=execution.timeouts.get(stage),
-    )
+    return task.with_options(timeout_seconds=execution.timeouts.get(stage), **patience(execution))
 
 
 def refs_of(store: ArtifactStore, record: RunRecord) -> dict[StageName, ArtifactRef]:
@@ -161,6 +161,6 @@ def _reuse(
     found = find_stored(store, stage, config, given)
     if found is None:
         return None
-    reuse(store, found, given)
+    reuse(store, found, given, config.execution)
     opened[stage] = found
     return found.ref

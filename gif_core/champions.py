@@ -128,6 +128,7 @@ def promote(store: ArtifactStore, model: Artifact, *, because: str, tag: str = C
         before = _current(store, history, tag)
         if before == model.ref.key:
             raise ChampionError(f"{model.ref} is the {tag} already")
+        _refuse_half(store, model.ref.key)
         return {"kind": "by_hand", "champion": model.ref.key, "before": before, "because": because, **about}
 
     return enter(store, tag, decide)
@@ -143,8 +144,7 @@ def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: st
             raise ChampionError(f"training/{key[:12]} was never {tag}: 'gif promote' makes a model one")
         if key == history[-1].champion:
             raise ChampionError(f"training/{key[:12]} is the {tag} already")
-        if store.find("training", key) is None:
-            raise ArtifactMissingError(f"training/{key[:12]} is not whole in {store.storage.url} any more")
+        _refuse_half(store, key)
         return {
             "kind": "rolled_back",
             "champion": key,
@@ -155,6 +155,12 @@ def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: st
         }
 
     return enter(store, tag, decide)
+
+
+def _refuse_half(store: ArtifactStore, key: str) -> None:
+    """A model whose files are not all there would let every retraining fail."""
+    if store.find("training", key) is None:
+        raise ArtifactMissingError(f"training/{key[:12]} is not whole in {store.storage.url} any more")
 
 
 def _refuse_another(current: str | None, expected: str | None, tag: str) -> None:

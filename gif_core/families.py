@@ -44,11 +44,17 @@ def end_family(name: str, patience: float = PATIENCE) -> None:
 
 
 def main() -> None:
-    """Read names, a line each, until whoever writes them is gone; then end the families, the last one first."""
+    """Read lines until whoever writes them is gone; then end the families and remove the files, the last one first.
+
+    A line is the absolute path of a file, or else the name of a family.
+    """
     for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, signal.SIG_IGN)
-    for name in reversed(sys.stdin.read().split()):
-        end_family(name)
+    for line in reversed(sys.stdin.read().splitlines()):
+        if Path(line).is_absolute():
+            Path(line).unlink(missing_ok=True)
+        else:
+            end_family(line)
 
 
 if __name__ == "__main__":

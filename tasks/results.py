@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.filesystems import WritableFileSystem
+from prefect.serializers import JSONSerializer
 
 from gif_core.artifacts.storage import Storage, open_storage
 from tasks.progress import warn_of_prefect
@@ -49,15 +50,17 @@ def result_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
 
 
 def keep_results_in(url: str) -> None:
-    """Let the flow that runs, and its tasks, keep their results in the store of this very run.
+    """Let the flow that runs, and its tasks, keep their results in the store of this very run, as JSON.
 
-    Prefect decides where before the flow knows its configuration, so it is changed from within.
+    Prefect decides where before the flow knows its configuration, so it is changed from within. A flow that fails keeps
+    its exception in any case, and Prefect would pickle it.
     """
     context = FlowRunContext.get()
     if context is None:
         return
     with warn_of_prefect("where results lie"):
-        context.result_store = context.result_store.model_copy(update={"result_storage": _block_of(url)})
+        kept = {"result_storage": _block_of(url), "serializer": JSONSerializer()}
+        context.result_store, context.persist_result = context.result_store.model_copy(update=kept), True
 
 
 def _block_of(url: str) -> StoreResults:

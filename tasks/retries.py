@@ -8,10 +8,12 @@ from prefect import State, Task
 from prefect.client.schemas.objects import TaskRun
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.task_engine import TaskRunTimeoutError
+from prefect.tasks import exponential_backoff
 
-from gif_core.artifacts import patience
+from gif_core.artifacts import patience as of_storage
 from gif_core.artifacts.errors import StoreAwayError
 from schemas.errors import GifError
+from schemas.execution import ExecutionConfig
 
 PASSING: Final = frozenset(
     {
@@ -36,13 +38,15 @@ PASSING: Final = frozenset(
 """What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
 AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
 """Prefect's server that does not answer, and a store that has not for as long as anybody waits."""
+JITTER: Final = 0.3
+"""Machines that lost the same server do not all come back at once."""
 
 
 def may_pass(error: BaseException | None) -> bool:
     """Whether a fault lies with a disk, a network or a server, and not with what we were given or with the time set."""
     if error is None or isinstance(error, TaskRunTimeoutError):
         return False
-    if isinstance(error, AWAY) or patience.may_pass(error):
+    if isinstance(error, AWAY) or of_storage.may_pass(error):
         return True
     if isinstance(error, GifError | ValueError):
         return False
@@ -53,3 +57,12 @@ def try_again(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """What Prefect asks before it tries a task again."""
     error = state.data
     return may_pass(error if isinstance(error, BaseException) else None)
+
+
+def patience(execution: ExecutionConfig) -> dict[str, Any]:
+    """Options of a task that is tried again as often, and after such pauses, as the run is told."""
+    return {
+        "retries": execution.retries,
+        "retry_delay_seconds": exponential_backoff(execution.retry_seconds),
+        "retry_jitter_factor": JITTER,
+    }

@@ -10,11 +10,12 @@ from prefect.states import Completed
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.tags import move_tag
 from gif_core.log_lines import lines_about
+from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
 from tasks.report_link import show_link
-from tasks.retries import try_again
+from tasks.retries import patience, try_again
 from tasks.stage import Inputs, Show, identify
 
 logger = logging.getLogger(__name__)
@@ -32,11 +33,17 @@ def find_stored(store: ArtifactStore, stage: StageName, config: RunConfig, input
         return None
 
 
-def reuse(store: ArtifactStore, artifact: Artifact, inputs: Inputs) -> None:
+def reuse(store: ArtifactStore, artifact: Artifact, inputs: Inputs, execution: ExecutionConfig) -> None:
     """Run the stage's task as one that has found what it would make."""
     ref = artifact.ref
 
-    @task(name=ref.stage, cache_policy=NO_CACHE, persist_result=False, retries=3, retry_condition_fn=try_again)
+    @task(
+        name=ref.stage,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retry_condition_fn=try_again,
+        **patience(execution),
+    )
     def cached() -> Any:
         with lines_about(stage=ref.stage, artifact=str(ref)):
             move_tag(store, "latest", ref)

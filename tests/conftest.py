@@ -133,9 +133,11 @@ def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_api(prefect_home: Path) -> Iterator[str]:
-    """The API of a real Prefect server that all tests share."""
+    """The API of a real Prefect server that all tests share, with the settings of `gif up`."""
+    from flows.cli.environment import SERVER
+
     port = free_port()
-    with prefect_server(prefect_home, port):
+    with prefect_server(prefect_home, port, **SERVER):
         yield f"http://127.0.0.1:{port}/api"
 
 
@@ -177,18 +179,19 @@ def run_module(module: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-Worker = Callable[[Path], AbstractContextManager[subprocess.Popen[bytes]]]
+Worker = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 
 
 @pytest.fixture(scope="session")
 def start_worker(deployed: str) -> Worker:
-    """Starts a worker that takes runs of the deployments; they keep their artifacts in the folder `store`."""
+    """Starts a worker that takes runs of the deployments; they keep their artifacts in `store`, a folder beside it."""
 
     @contextmanager
-    def start(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def start(folder: Path, store: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
         command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"]
         log = folder / "worker.log"
-        told = {"PREFECT_API_URL": deployed, "GIF_STORE": str(folder / "store"), "PREFECT_LOGGING_LEVEL": "INFO"}
+        told = {"PREFECT_API_URL": deployed, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
+        told |= {"GIF_STORE": store or str(folder / "store"), "GIF_CACHE": str(folder / "cache")}
         with running(command, log, **told) as process:
             wait_until(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
             yield process

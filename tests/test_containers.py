@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prefect.utilities.templating import apply_values
 
+from flows.cli.environment import SERVER
 from schemas.loading import load_config
 
 DOCKER = Path(__file__).parents[1] / "docker"
@@ -95,6 +96,10 @@ def test_only_the_ui_can_be_reached_and_only_from_this_machine(compose: dict[str
     ports = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
     assert list(ports) == ["server"]
     assert all(port.startswith("127.0.0.1:") for port in ports["server"])
+
+
+def test_the_server_has_the_settings_that_gif_up_gives_its_own(compose: dict[str, Any]) -> None:
+    assert SERVER.items() <= compose["services"]["server"]["environment"].items()
 
 
 def test_volumes_and_services_that_are_named_exist(compose: dict[str, Any]) -> None:

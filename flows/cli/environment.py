@@ -10,9 +10,13 @@ DEFAULTS = {
 }
 WATCHED = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 """A run tells the server so often, in seconds, that it lives: see `flows/deployment.py`."""
-SERVER = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"}
+SERVER = {
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_UI_API_URL": "/api",
+}
 """A server that is started again knows who held which slot, and takes it back when the holder is gone. By default it
-forgets the holder but not that the slot is taken, and nobody else ever gets it."""
+forgets the holder but not that the slot is taken, and nobody else ever gets it. A browser of another machine asks the
+server that it has the UI from, and not, as by default, the address under which this machine knows it."""
 
 
 def prepare(*, verbose: bool = False) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from flows.cli.encoders import Device, check_format, print_vectors, save_vectors
 from flows.cli.models import open_model
-from flows.cli.options import Run, Store
+from flows.cli.options import Store
 from schemas.errors import GifError
 
 if TYPE_CHECKING:
@@ -27,9 +27,17 @@ BEAM = 64
 
 Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces: JPEG, PNG, WebP or BMP.")]
 Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face: JPEG, PNG, WebP or BMP.")]
+Run = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", help="The model of a run, by the run's id or its beginning, instead of the champion."),
+]
 Key = Annotated[
     str | None,
-    typer.Option(metavar="ARTIFACT", help="A model by its key's first digits, or by its tag, such as champion."),
+    typer.Option(
+        metavar="ARTIFACT",
+        help="A model by its key's first digits or its tag; if none is named it is the champion, "
+        "or that of the newest run where there is no champion.",
+    ),
 ]
 Points = Annotated[
     Path | None,
@@ -96,6 +104,7 @@ def verify(
     same = 2 - 2 * cosine < known.distance
     if as_json:
         about = {"set": known.set, "accuracy": known.accuracy, "far": known.far}
+        about["model"] = artifacts["training"].ref.key
         print(json.dumps({"same": same, "cosine": cosine, "threshold": known.cosine, **about}))
         return
     print(f"{'the same person' if same else 'different people'}: cosine {cosine:.3f}, same above {known.cosine:.3f}")
@@ -138,7 +147,8 @@ def identify(
     gallery = open_gallery(artifacts, beam=calibration.beam or BEAM, device=_pick(device))
     features_BD = _embed(artifacts, images, landmarks, device, flip=calibration.flip)
     answers = identify_faces(gallery, features_BD, artifacts["ingestion"].path("identities.parquet"), top, calibration)
-    rows = [{"image": str(path), **answer} for path, answer in zip(images, answers, strict=True)]
+    model = artifacts["training"].ref.key
+    rows = [{"image": str(path), **answer, "model": model} for path, answer in zip(images, answers, strict=True)]
     if as_json:
         print("\n".join(map(json.dumps, rows)))
         return

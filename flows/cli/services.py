@@ -55,14 +55,19 @@ class Services:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        """End all, the last one first; the guard finds nobody left and ends too."""
+        """End all, the last one first; then there is nothing left for the guard to do."""
         with _signals(lambda *_: None):
             for service in reversed(self.services):
                 end_family(service.family)
                 _end_session(service.process)
                 for path in service.leaves:
                     path.unlink(missing_ok=True)
+            self.guard.kill()
             self.guard.communicate()
+
+    def leave(self, path: Path) -> None:
+        """A file that goes with this process: when it is killed the guard removes it, after what was started since."""
+        self._tell_guard(str(path))
 
     def start(
         self,
@@ -75,6 +80,8 @@ class Services:
         """Start a process in a session of its own: an interrupt from the keyboard is for this process alone."""
         name = title.replace(" ", "-").lower()
         family, log = f"{self.name}-{name}", self.logs / f"{name}.log"
+        for path in leaves:
+            self.leave(path)
         self._tell_guard(family)
         with _open_log(log) as output:
             process = subprocess.Popen(
@@ -117,10 +124,10 @@ class Services:
         for service in self.services:
             service.check()
 
-    def _tell_guard(self, family: str) -> None:
+    def _tell_guard(self, line: str) -> None:
         if self.guard.stdin is None:
             raise RuntimeError("the guard has no standard input")
-        self.guard.stdin.write(f"{family}\n")
+        self.guard.stdin.write(f"{line}\n")
         self.guard.stdin.flush()
 
 

@@ -53,6 +53,8 @@ def up(
             hold_alone(folder / "up.lock") as lock,
             Services(folder / "logs", lock.fileno()) as services,
         ):
+            services.leave(folder / "up.lock")
+            services.leave(folder / "env")
             _check_port(host, port)
             ui = f"http://{LOOPBACK if host == '0.0.0.0' else host}:{port}"
             sign_lock(lock, ui)

@@ -8,6 +8,7 @@ from multiprocessing.process import BaseProcess
 import pytest
 
 from flows.cli import main
+from schemas.stages import STAGES
 
 Start = Callable[..., BaseProcess]
 Gif = Callable[..., str]
@@ -34,7 +35,7 @@ def start_gif(prefect_api: str, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts the command with these arguments, on the real Prefect server."""
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["flows.cli", "flows.pipeline"])
+    context.set_forkserver_preload(["flows.cli", "flows.pipeline", *(f"tasks.{stage}" for stage in STAGES)])
 
     def start(*arguments: str) -> BaseProcess:
         monkeypatch.setattr(sys, "argv", ["gif", *arguments])

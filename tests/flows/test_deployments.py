@@ -1,4 +1,4 @@
-"""The deployments of `prefect.yaml` on a real server with a real worker."""
+"""The deployments of `prefect.yaml` on a real Prefect server with a real worker and a real S3 server."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 import pytest
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, LogFilter, LogFilterTimestamp
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Cancelling
+from prefect.states import Cancelling, State
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
@@ -25,27 +25,61 @@ from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 
 Command = Callable[..., str]
-Worker = Callable[[Path], AbstractContextManager[subprocess.Popen[bytes]]]
+Worker = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
+Start = Callable[[str, dict[str, Any]], UUID]
+Wait = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def store(start_worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
+def store(start_worker: Worker, s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
     """Everything is deployed and a worker takes runs; they write to this store."""
     folder = tmp_path_factory.mktemp("worker")
-    with start_worker(folder):
-        yield ArtifactStore(str(folder / "store"))
+    address = f"s3://gif/{folder.name}-{os.urandom(4).hex()}"
+    with start_worker(folder, address), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIF_CACHE", str(folder / "cache"))
+        yield ArtifactStore(address)
+
+
+@pytest.fixture
+def start(prefect_command: Command) -> Start:
+    """Asks for a run of a deployment, as people do."""
+
+    def run(name: str, settings: dict[str, Any]) -> UUID:
+        printed = prefect_command("deployment", "run", name, "-p", f"config={json.dumps(settings)}")
+        return UUID(re.search(r"UUID: (\S+)", printed).group(1))  # type: ignore[union-attr]
+
+    return run
+
+
+@pytest.fixture
+def run_to_its_end(start: Start, prefect_api: str, wait: Wait) -> Callable[..., None]:
+    """Waits for a good end of the run too."""
+
+    def run(name: str, settings: dict[str, Any]) -> None:
+        number = start(name, settings)
+        with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+            wait(lambda: state_of(client, number).is_final(), seconds=600, what=f"the end of {name}")
+            state = state_of(client, number)
+        assert state.is_completed(), state.message
+
+    return run
+
+
+def state_of(client: SyncPrefectClient, run: UUID) -> State:
+    state = client.read_flow_run(run).state
+    assert state is not None
+    return state
 
 
 def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_again(
-    store: ArtifactStore, prefect_command: Command, tiny_settings: dict[str, object]
+    store: ArtifactStore, run_to_its_end: Callable[..., None], tiny_settings: dict[str, Any]
 ) -> None:
-    config = f"config={json.dumps(tiny_settings)}"
-    printed = prefect_command("deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
-    assert "Completed" in printed
+    run_to_its_end("gif/full-pipeline", tiny_settings)
     first = list_runs(store)[0]
     assert {stage: done.action for stage, done in first.stages.items()} == dict.fromkeys(STAGES, "computed")
+    assert len(list(store.storage.find("prefect"))) > len(STAGES), "the results of the flow and of its tasks"
 
-    prefect_command("deployment", "run", "gif/tokenize", "--watch", "-p", config)
+    run_to_its_end("gif/tokenize", tiny_settings)
     second = list_runs(store)[0]
     assert {stage: done.action for stage, done in second.stages.items()} == {"tokenization": "computed"}
     assert second.stages["tokenization"].key == first.stages["tokenization"].key
@@ -56,41 +90,45 @@ def test_a_deployed_pipeline_runs_to_its_end_and_then_tokenize_makes_the_codes_a
 def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_next_run_goes_on(
     store: ArtifactStore,
     prefect_api: str,
-    prefect_command: Command,
+    start: Start,
+    run_to_its_end: Callable[..., None],
     tiny_settings: dict[str, Any],
-    wait: Callable[..., None],
+    wait: Wait,
 ) -> None:
     settings = tiny_settings | {
         "training": tiny_settings["training"] | {"epochs": 40, "verified_pairs": 0},
         "execution": {"device": "cpu", "processes": 2, "workers": 1, "checkpoint_steps": 10},
     }
-    config = f"config={json.dumps(settings)}"
-    printed = prefect_command("deployment", "run", "gif/full-pipeline", "-p", config)
-    run = UUID(re.search(r"UUID: (\S+)", printed).group(1))  # type: ignore[union-attr]
-    folder = Path(store.storage.url.removeprefix("file://")) / "checkpoints"
-    wait(lambda: bool(list(folder.rglob("state.json"))), seconds=180, what="a checkpoint")
+    run = start("gif/full-pipeline", settings)
+    wait(lambda: bool(steps_reached(store)), seconds=180, what="a checkpoint")
     ranks = training_processes(store)
     assert len(ranks) == 3, "torchrun and two ranks"
     with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
         client.set_flow_run_state(run, Cancelling())
         wait(lambda: client.read_flow_run(run).state_name == "Cancelled", seconds=90, what="the end of the run")
     wait(lambda: not training_processes(store), seconds=15, what="the end of its processes")
-    reached = max(int(state.parent.name.split("-")[0]) for state in folder.rglob("state.json"))
+    reached = max(steps_reached(store))
     assert 10 <= reached < 200
 
-    prefect_command("deployment", "run", "gif/full-pipeline", "--watch", "-p", config)
+    run_to_its_end("gif/full-pipeline", settings)
     latest = list_runs(store)[0]
     assert latest.state == "completed"
     model = store.open(store.ref("training", latest.stages["training"].key))
     steps = pq.read_table(model.path("metrics.parquet"))["step"].to_pylist()
     assert sorted(set(steps)) == list(range(1, max(steps) + 1)), "the steps before the cancellation are there too"
     assert f"training goes on after step {reached}" in logs_of(latest, prefect_api)
-    assert not list(folder.rglob("*.*")), "nobody needs the checkpoints any more"
+    assert not list(store.storage.find("checkpoints")), "nobody needs the checkpoints any more"
+
+
+def steps_reached(store: ArtifactStore) -> list[int]:
+    """After how many steps there are checkpoints."""
+    paths = [file.path.split("/") for file in store.storage.find("checkpoints")]
+    return [int(path[-2].split("-")[0]) for path in paths if path[-1] == "state.json"]
 
 
 def training_processes(store: ArtifactStore) -> list[int]:
     """Processes that train for this store."""
-    place, found = store.storage.url.removeprefix("file://"), []
+    place, found = store.storage.url, []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes().decode(errors="replace")

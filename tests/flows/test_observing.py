@@ -1,6 +1,7 @@
 """What is known of a run afterwards: its stages as a table, and its log in lines that programs can read."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ def test_stages_are_a_table_and_log_lines_name_run_stage_and_artifact(
     assert not [row for row in sizes.to_pylist() if row["same"] is False]
     fast = {row["stage"] for row in made if row["images_per_second"]}
     assert fast == {"ingestion", "embedding", "training"}
-    assert all(row["peak_memory"] is None or row["peak_memory"] > 10 * 2**20 for row in rows)
+    if sys.platform == "linux":
+        assert all(row["peak_memory"] > 10 * 2**20 for row in made)
 
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     published = [line for line in lines if "is published" in line["message"]]

@@ -47,7 +47,33 @@ def test_a_fault_that_passes_is_tried_again(tiny: RunConfig, monkeypatch: pytest
     assert ingestion_of(state).run_count == 3
 
 
+def test_a_reused_stage_is_tried_as_often_as_the_run_says(tiny: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks import reuse
+
+    faults = iter([ConnectionResetError("the store was away"), TimeoutError("and again")])
+    whole = reuse.move_tag
+
+    def stumble(*given: object) -> None:
+        for fault in faults:
+            raise fault
+        whole(*given)  # type: ignore[arg-type]
+
+    gif(tiny, only="ingestion")
+    monkeypatch.setattr(reuse, "move_tag", stumble)
+    again = load_config(tiny, ["execution.retry_seconds=0.1", "execution.retries=1"])
+    state = gif(again, only="ingestion", return_state=True)
+    assert state.is_failed()
+    assert ingestion_of(state).run_count == 2
+
+
 def test_a_source_that_is_not_there_is_told_at_once(tiny: RunConfig, tmp_path: Path) -> None:
+    state = gif(with_source(tiny, tmp_path / "nowhere"), only="ingestion", return_state=True)
+    assert state.is_failed()
+    assert "nowhere" in str(list_runs(ArtifactStore(tiny.store))[0].error)
+    assert ingestion_of(state).run_count == 1
+
+
+def test_a_source_with_no_image_that_can_be_read_is_told_at_once(tiny: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "faces" / "a").mkdir(parents=True)
     (tmp_path / "faces" / "a" / "1.jpg").write_bytes(b"no image")
     state = gif(with_source(tiny, tmp_path / "faces"), only="ingestion", return_state=True)

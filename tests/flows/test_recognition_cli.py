@@ -4,6 +4,7 @@ The code vector of a person is the feature of the person's first image, so that 
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.artifacts.tags import move_tag, resolve
 from gif_core.backbones.building import build_backbone
+from gif_core.champions import promote
 from gif_core.code_table import write_code_table
 from gif_core.evaluation import embed_images
 from gif_core.faces import Faces
@@ -31,6 +34,7 @@ from gif_core.synthetic.landmarks import find_landmarks
 from gif_core.tokenization import CodeShape, draw_codes
 from gif_core.twins import FIRST_PERSON
 from gif_core.verification import pair_distances, verify_distances
+from schemas.artifacts import StageRecord
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 from schemas.training import TrainingConfig
@@ -232,6 +236,33 @@ def test_mistakes_are_told(gif: Gif, work: Path) -> None:
         "identify", "identities-0.jpg", "--by", "sight", code=2
     )
     assert "give --run or --key, not both" in gif("embed", "identities-0.jpg", "--run", "1", code=2)
+
+
+def test_the_champion_is_used_unless_another_model_is_named(
+    tmp_path: Path, work: Path, run_gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(work / "store", tmp_path / "store")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
+    store = ArtifactStore(str(tmp_path / "store"))
+    [champion] = (store.open(ref) for ref in store.refs("training"))
+    newer = store.ref("training", "f" * 64)
+    with store.draft(newer, {}, champion.manifest.inputs) as draft:
+        save_model(draft.folder, "gif")
+        store.publish(draft)
+    stages: dict[StageName, StageRecord] = {"training": StageRecord(key=newer.key, action="computed", seconds=1)}
+    run = save_run(store, begin_run(store, RunConfig()), state="completed", stages=stages).run_id
+
+    def used(*options: str) -> str:
+        return str(json.loads(run_gif("identify", "identities-0.jpg", "--json", *options))["model"])
+
+    assert used() == newer.key, "without a champion the newest run's"
+    promote(store, champion, because="in use")
+    assert used() == champion.ref.key
+    assert used("--run", run) == used("--key", "ffff") == newer.key
+    told = run_gif("verify", "identities-0.jpg", "identities-1.jpg", "--run", run, code=2)
+    assert f"model: {newer}, of run {run}" in told
+    assert "has no threshold" in told
 
 
 def test_a_model_without_token_heads_says_what_it_needs(

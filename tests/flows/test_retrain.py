@@ -1,8 +1,10 @@
 """Retraining on a real Prefect server: a folder that grows, a champion and its challengers."""
 
+import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.pipeline import gif
 from flows.retrain import retrain
+from flows.training import training
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.runs import list_runs
@@ -225,6 +228,44 @@ def test_a_tag_that_is_behind_the_last_decision_is_moved_at_the_start(copied: Pl
     store.storage.remove("tags/training/champion.json")
     assert retrain(config, policy()).outcome == "nothing_new"
     assert champion(config) == right
+
+
+@contextmanager
+def damaged(artifact: Artifact, name: str) -> Iterator[None]:
+    """Meanwhile one bit of a file is another."""
+    path = artifact.path(name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    yield
+    path.write_bytes(whole)
+
+
+def kept_by_prefect(config: RunConfig) -> list[dict[str, Any]]:
+    """The results that flows and tasks have left in the store, an exception where one failed; no file is but JSON."""
+    paths = (Path(config.store) / "prefect").iterdir()
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def test_a_retraining_that_fails_between_its_stages_is_recorded_and_whatever_prefect_keeps_of_it_is_json(
+    copied: Place,
+) -> None:
+    config = copied()
+    model = artifact(config, "training", champion(config))
+    codes = artifact(config, "tokenization", model.manifest.inputs["tokenization"].key)
+    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    for part, file, stage in ((codes, "codes.parquet", None), (model, "backbone.safetensors", "evaluation")):
+        before = len(kept_by_prefect(config))
+        with damaged(part, file):
+            assert retrain(config, policy(), return_state=True).is_failed()
+        record = list_runs(ArtifactStore(config.store))[0]
+        assert (record.state, record.current) == ("failed", stage)
+        assert f"{file} of {part.ref}" in str(record.error)
+        assert len(kept_by_prefect(config)) > before
+    assert training(load_config(config, ["seed=7"]), return_state=True).is_failed()
+    kept = kept_by_prefect(config)
+    assert {each["metadata"]["serializer"]["type"] for each in kept if "metadata" in each} == {"json"}
+    assert sum("__exc_type__" in each for each in kept) == 3
+    assert any("RetrainingResult" in each.get("__class__", "") for each in kept), "that of the first champion"
 
 
 def test_a_wrong_policy_is_refused_before_anything_runs(copied: Place) -> None:

@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
-from gif_core.families import MARK
+from gif_core.families import MARK, find_family
 from schemas.stages import STAGES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
@@ -112,6 +113,38 @@ def assert_nothing_is_left(started: Up, wait: Wait) -> None:
     assert not list(started.data.rglob("*.sock"))
 
 
+def test_a_browser_asks_the_server_that_it_has_the_ui_from(prefect_api: str) -> None:
+    told = httpx.get(f"{prefect_api.removesuffix('/api')}/ui-settings", trust_env=False).json()
+    assert told["api_url"] == "/api"
+
+
+GUARDED = """
+import sys
+from pathlib import Path
+from flows.cli.services import Services
+folder = Path(sys.argv[1])
+with (folder / "lock").open("w") as lock, Services(folder, lock.fileno()) as services:
+    services.leave(folder / "lock")
+    services.start("sleeper", ["sleep", "600"], {}, folder, leaves=[folder / "socket"])
+    (folder / "socket").touch()
+    print(services.services[0].family, flush=True)
+    input()
+"""
+
+
+def test_the_guard_of_a_killed_one_ends_what_it_started_and_then_removes_its_files(tmp_path: Path, wait: Wait) -> None:
+    command = [sys.executable, "-c", GUARDED, str(tmp_path)]
+    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        family = process.stdout.readline().strip()
+        assert find_family(family)
+        assert (tmp_path / "lock").exists()
+        process.kill()
+    wait(lambda: not (tmp_path / "lock").exists(), seconds=30, what="the guard's work")
+    assert not find_family(family)
+    assert {path.name for path in tmp_path.iterdir()} == {"sleeper.log"}
+
+
 @pytest.mark.slow
 def test_a_second_one_is_refused_and_the_death_of_a_child_ends_the_rest_and_is_told(tmp_path: Path, wait: Wait) -> None:
     with up(tmp_path, wait) as started:
@@ -156,12 +189,12 @@ def test_a_deployed_run_completes_on_its_s3_server_and_an_interrupt_leaves_nothi
 
 @pytest.mark.slow
 def test_children_end_with_a_killed_one_and_then_it_starts_again(tmp_path: Path, wait: Wait) -> None:
-    with up(tmp_path, wait) as started:
-        assert len(started.members()) >= 3, "the server, the worker and the guard"
+    with up(tmp_path, wait, "--s3") as started:
+        assert len(started.members()) >= 4, "the servers, the worker and the guard"
         os.kill(started.process.pid, signal.SIGKILL)
         started.process.wait()
         wait(lambda: not started.members(), seconds=60, what="the end of all processes", log=started.log)
-        assert not listens(started.port)
+        assert_nothing_is_left(started, wait)
     with up(tmp_path, wait) as again:
         again.process.terminate()
         assert again.process.wait(120) == 0

@@ -163,6 +163,14 @@ def test_one_goes_back_only_to_a_champion_that_is_still_there(store: ArtifactSto
     assert tagged(store) == B
 
 
+def test_a_model_that_is_not_whole_is_not_promoted(store: ArtifactStore) -> None:
+    model = publish(store, "e" * 64)
+    store.storage.remove(f"training/{model.ref.key}/{model.stored('backbone.safetensors').path}")
+    with pytest.raises(ArtifactMissingError, match="is not whole"):
+        promote(store, model, because="x")
+    assert read_history(store) == []
+
+
 def test_a_model_that_was_tagged_before_there_was_a_history_is_the_champion(store: ArtifactStore) -> None:
     move_tag(store, "champion", store.ref("training", A))
     champion = find_champion(store)
