@@ -11,6 +11,7 @@ from prefect.task_engine import TaskRunTimeoutError
 
 from gif_core.artifacts import patience
 from gif_core.artifacts.errors import StoreAwayError
+from gif_core.decoders import DecoderError
 from schemas.errors import GifError
 
 PASSING: Final = frozenset(
@@ -34,8 +35,9 @@ PASSING: Final = frozenset(
     }
 )
 """What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
-AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
-"""Prefect's server that does not answer, and a store that has not for as long as anybody waits."""
+AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError, DecoderError)
+"""Prefect's server that does not answer, a store that has not for as long as anybody waits, and a process that decoded
+images and was killed."""
 
 
 def may_pass(error: BaseException | None) -> bool:
