@@ -74,7 +74,7 @@ def track(
             done, total = position(step)
             bar.update(task, completed=done, total=total, note=describe(step))
             if show_due():
-                artifact = _show(artifact, name, 100 * done / max(total, 1))
+                artifact = _show(artifact, name, 100 * done / max(total, 1), describe(step))
             if log_due() and not console.is_terminal:
                 logger.info("%s: %d of %d %s", name, done, total, describe(step))
             yield step
@@ -112,16 +112,17 @@ def _bar(console: Console) -> Progress:
     )
 
 
-def _show(artifact: UUID | None, name: str, percent: float) -> UUID | None:
-    """Create or move the progress artifact of this task run; outside Prefect there is none."""
+def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID | None:
+    """Create or move the progress artifact of this task run, with its figures; outside Prefect there is none."""
     if TaskRunContext.get() is None:
         return None
+    described = f"Progress of {name}" + (f": `{note}`" if note else "")
     with warn_of_prefect("progress"):
         if artifact is None:
             return create_progress_artifact(  # type: ignore[return-value]
-                progress=percent, key=f"progress-{name}", description=f"Progress of {name}"
+                progress=percent, key=f"progress-{name}", description=described
             )
-        update_progress_artifact(artifact_id=artifact, progress=percent)
+        update_progress_artifact(artifact_id=artifact, progress=percent, description=described)
     return artifact
 
 
