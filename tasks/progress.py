@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 logger = logging.getLogger(__name__)
 Step = TypeVar("Step")
@@ -99,14 +100,23 @@ def collect_features(chunks: Iterator[NDArray[np.float32]], name: str, total: in
     return np.concatenate(collected)
 
 
+class _Bar(Progress):
+    """With its figures below, so that a narrow terminal has room for both."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if task.fields["note"]:
+                yield Text(f"  {task.fields['note']}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
 def _bar(console: Console) -> Progress:
-    return Progress(
+    return _Bar(
         TextColumn("{task.description:<13}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", style="dim"),
         console=console,
         disable=not console.is_terminal,
     )

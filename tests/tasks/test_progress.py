@@ -5,9 +5,21 @@ from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterTaskRunId
 from prefect.context import TaskRunContext
+from rich.console import Console
 
 from tasks import progress
 from tasks.progress import track
+
+
+def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    note = "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71  unseen 93.1%  img/s 812"
+    with progress._bar(Console(width=80, force_terminal=True, color_system=None)) as bar:
+        bar.add_task("training", total=20_000, completed=1234, note=note)
+    shown = capsys.readouterr().out
+    assert "1234/20000" in shown
+    assert note in shown
 
 
 @pytest.mark.usefixtures("prefect")
