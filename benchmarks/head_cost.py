@@ -30,6 +30,7 @@ import torch
 from log_plots import Curves, draw_page, draw_svg
 from torch.optim import SGD
 
+from gif_core.head_cost import size_of_rows
 from gif_core.heads.base import Head
 from gif_core.heads.building import build_head
 from gif_core.inputs import expect_scattered
@@ -62,16 +63,12 @@ PANELS = {
 """What is drawn: other programs on the machine disturb the processor's time less than the clock's."""
 
 
-def bytes_per_identity(name: str) -> float:
-    """Of the device's memory at the peak of a step, computed for heads with a row for each identity.
-
-    All rows: weights, gradient, momentum, and the larger of a column of logits and the copy with weight decay.
-    Sampled rows: all weights and momenta, and the same four for the sample.
-    """
-    sample = 3 * DIM + max(BATCH, DIM)
+def compute_bytes(name: str, identities: int) -> int:
+    """The device's memory at the peak of a step, for heads with a row for each identity; 0 for others."""
     if name in CODES:
-        return 0.0
-    return 4.0 * (sample if name == "arcface" else 2 * DIM + float(name.removeprefix("pfc")) * sample)
+        return 0
+    rate = 1.0 if name == "arcface" else float(name.removeprefix("pfc"))
+    return size_of_rows(identities, DIM, rate).step_bytes(TrainingConfig(batch_size=BATCH))
 
 
 def build(name: str, identities: int, length: int | None, folder: Path, device: torch.device) -> Head:
@@ -175,7 +172,7 @@ def choose_points(given: argparse.Namespace) -> list[str]:
         f"{name}:{identities}:0"
         for identities in given.identities
         for name in given.heads
-        if identities * bytes_per_identity(name) < given.limit_gib * 2**30
+        if compute_bytes(name, identities) < given.limit_gib * 2**30
     ]
     same = f"gif:1000000:{code_shape(64_000_000, TokenizationConfig()).length}"
     return [*points, same] if {"gif:1000000:0", "gif:64000000:0"} <= set(points) else points
@@ -190,7 +187,7 @@ def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
         name, identities, length = point.split(":")
         shape = code_shape(int(identities), TokenizationConfig(length=int(length) or None))
         code = f"{shape.length} × {shape.range}" if name in CODES else ""
-        computed = f"{int(identities) * bytes_per_identity(name) / 2**20:12.0f}" if name not in CODES else " " * 12
+        computed = f"{compute_bytes(name, int(identities)) / 2**20:12.0f}" if name not in CODES else " " * 12
         times = f"{1e3 * values['seconds']:9.1f} {1e3 * values['processor_seconds']:12.1f}"
         print(f"{HEADS[name]:14} {int(identities):11,}  {code:>7} {times} {values['bytes'] / 2**20:7.0f} {computed}")
     pairs = [(over, ours, at) for over in HEADS if over not in CODES for ours in CODES for at in (100_000, 1_000_000)]
@@ -202,7 +199,7 @@ def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     flat = flatness(found)
     for name, value in flat.items():
         print(f"{name}: {value}")
-    ends = {name: int(GPU_BYTES / bytes_per_identity(name)) for name in HEADS if name not in CODES}
+    ends = {name: int(1e6 * GPU_BYTES / compute_bytes(name, 10**6)) for name in HEADS if name not in CODES}
     print("a GPU of 12 GB is full (computed from the bytes above, the head alone) at", end=" ")
     print(", ".join(f"{end:,} identities with {HEADS[name]}" for name, end in ends.items()), end="; ")
     print("with GIF nothing on it grows with the identities")

@@ -60,7 +60,7 @@ def draw_vectors() -> np.ndarray:
 
 def bare_steps(backbone: str, images_BHWC: torch.Tensor) -> Callable[[], None]:
     """Forward, backward and update of the network alone."""
-    model = build_backbone(backbone, DIM).train()
+    model = build_backbone(backbone, DIM).train().to(memory_format=torch.channels_last)
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=1e-4, momentum=0.9, weight_decay=1e-4)
     images_BCHW = normalize_pixels(images_BHWC, torch.device("cpu"))
 

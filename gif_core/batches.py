@@ -39,13 +39,14 @@ class BatchPlan:
         return BatchPlan(self.epoch, self.indices[rows], self.flips[rows], augmentation)
 
 
-def epoch_shape(num_images: int, batch_size: int, world: int = 1) -> tuple[int, int]:
+def epoch_shape(num_images: int, config: "TrainingConfig", world: int = 1) -> tuple[int, int]:
     """Steps of an epoch and images of a step: the ragged last batch is dropped unless it is the only one."""
-    images_per_step = min(batch_size, num_images)
-    if images_per_step < 2 * world:
+    images_per_step, parts = min(config.batch_size, num_images), config.accumulation
+    if images_per_step < 2 * world * parts:
         raise ValueError(
-            f"batch_size={batch_size} over {num_images} images: batch normalisation needs two images a step"
+            f"batch_size={config.batch_size} over {num_images} images: batch normalisation needs two images a step"
             + (f" in each of {world} processes" if world > 1 else "")
+            + (f" and of {parts} parts: lower training.accumulation" if parts > 1 else "")
         )
     if images_per_step % world:
         raise ValueError(
@@ -64,7 +65,7 @@ def plan_batches(
     """
     if not 0 <= rank < world:
         raise ValueError(f"rank {rank} of {world} processes: ranks are 0 to {world - 1}")
-    steps, size = epoch_shape(num_images, config.batch_size, world)
+    steps, size = epoch_shape(num_images, config, world)
     share = slice(rank * size // world, (rank + 1) * size // world)
     for epoch in range(start_step // steps, config.epochs):
         order_I = draw_order(num_images, seed=seed, epoch=epoch)

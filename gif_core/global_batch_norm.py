@@ -78,12 +78,13 @@ class _Normalise(torch.autograd.Function):
         constant_C = -of_dy_C * mean_dy_C - of_x_C * mean_C
         of_dy, of_x, constant = (each_C.view(_beside(x)) for each_C in (of_dy_C, of_x_C, constant_C))
         dx = (dy * of_dy).addcmul_(x, of_x).add_(constant)
-        return dx, dweight_C, dbias_C, None
+        return dx.to(x.dtype), dweight_C, dbias_C, None
 
 
 def _moments_over_processes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel, from those of every process."""
+    """Mean and variance of each channel, from those of every process; in fp32 also where the batch has less."""
     others = [0, *range(2, x.ndim)]
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     mean_C = x.mean(others)
     variance_C = (x - mean_C.view(_beside(x))).square_().mean(others)
     own_2C = torch.stack([mean_C, variance_C])

@@ -25,9 +25,15 @@ class HeadSize:
     logits: int
 
     def step_bytes(self, config: TrainingConfig) -> int:
-        """Memory of a step: weights and moments, gradients, and the logits of a batch, all in fp32."""
-        kept = (1 + MOMENTS[config.optimizer]) * self.parameters
-        return FLOAT_BYTES * (kept + self.in_a_step + config.batch_size * self.logits)
+        """Memory at the peak of a step, all in fp32.
+
+        Weights and moments, copies of both where the step has a sample of the rows, gradients, and the larger of the
+        logits of a batch and the optimizer's copy of the gradients with weight decay.
+        """
+        each = 1 + MOMENTS[config.optimizer]
+        sampled = self.in_a_step if self.in_a_step < self.parameters else 0
+        passing = max(config.batch_size * self.logits, self.in_a_step)
+        return FLOAT_BYTES * (each * (self.parameters + sampled) + self.in_a_step + passing)
 
 
 def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim: int) -> HeadSize:

@@ -30,6 +30,8 @@ class ProcessGroup:
 
     def any(self, *said: bool) -> list[bool]:
         """For each question, whether any process says yes to it."""
+        if self.size == 1:
+            return list(said)
         return self.sum(torch.tensor(said, dtype=torch.float32, device=self.device)).bool().tolist()
 
     def sum(self, share: Tensor) -> Tensor:

@@ -8,7 +8,14 @@ from typing import Final
 STARTED_BY: Final = "GIF_STARTED_BY"
 """Environment variable with the number of the process that waits for the result."""
 FAULT: Final = "fault"
-"""What a process that tells its progress in JSON calls the reason why it cannot go on, and need not be tried again."""
+"""What a process that tells its progress in JSON calls the reason why it ends, and need not be started again."""
+KIND: Final = "kind"
+"""And what it calls the name of that reason's class."""
+
+
+def describe_fault(error: Exception) -> dict[str, str]:
+    """A fault as the process tells it."""
+    return {FAULT: str(error), KIND: type(error).__name__}
 
 
 def end_with_parent(seconds: float = 0.5) -> None:

@@ -22,6 +22,7 @@ from gif_core.faces import Faces
 from gif_core.global_batch_norm import synchronise_batch_norm
 from gif_core.heads.building import build_head
 from gif_core.loader import load_batches
+from gif_core.memory_faults import memory_explained
 from gif_core.process_group import ProcessGroup
 from gif_core.schedules import check_warmup
 from gif_core.training_step import Stepper, TrainingState
@@ -61,11 +62,13 @@ class Training:
     """Of all steps so far, also of those before it was taken up again."""
     verify: Callable[[nn.Module], dict[str, float]] | None = None
     """What is measured after every epoch, by the first process."""
+    stopping: Callable[[], bool] = lambda: False
+    """Asked after every step, by all processes; a yes ends the run there."""
 
     @property
     def steps_per_epoch(self) -> int:
         """Optimizer steps."""
-        return epoch_shape(len(self.faces), self.config.batch_size, self.group.size)[0]
+        return epoch_shape(len(self.faces), self.config, self.group.size)[0]
 
     @property
     def steps(self) -> int:
@@ -92,12 +95,13 @@ class Training:
             since = time.perf_counter()
             for batch in batches:
                 stepper.take(batch)
-                if not self._is_due(self.state.step):
-                    continue
-                means, images = stepper.collect()
-                means["images_per_second"] = images / (time.perf_counter() - since)
-                yield self._report(batch.epoch, means)
-                since = time.perf_counter()
+                if self._is_due(self.state.step):
+                    means, images = stepper.collect()
+                    means["images_per_second"] = images / (time.perf_counter() - since)
+                    yield self._report(batch.epoch, means)
+                    since = time.perf_counter()
+                if self.stopping():
+                    return
 
     def _is_due(self, step: int) -> bool:
         every = min(max(self.steps // MOST_REPORTS, 1), LONGEST_SILENCE)
@@ -126,15 +130,16 @@ def begin_training(
 ) -> Training:
     """A training before its first step. The label of an image is its row in `codes_NL` and `code_vectors_ND`."""
     _check_labels(faces.labels_N, len(codes_NL))
-    state = build_state(
-        codes_NL,
-        code_vectors_ND,
-        config,
-        seed=seed,
-        group=group,
-        num_values=num_values,
-        gradient_checkpointing=gradient_checkpointing,
-    )
+    with memory_explained("the network and its head", config, group.device):
+        state = build_state(
+            codes_NL,
+            code_vectors_ND,
+            config,
+            seed=seed,
+            group=group,
+            num_values=num_values,
+            gradient_checkpointing=gradient_checkpointing,
+        )
     training = Training(state, faces, config, seed, group, compile)
     check_warmup(config.warmup_steps, training.steps)
     return training

@@ -33,15 +33,20 @@ FIRST_ROW: Final = "first_row"
 
 
 def save_state(
-    state: "TrainingState", reports: Sequence["TrainingReport"], checkpoints: Checkpoints, group: ProcessGroup
+    state: "TrainingState",
+    reports: Sequence["TrainingReport"],
+    checkpoints: Checkpoints,
+    group: ProcessGroup,
+    *,
+    steps: int,
 ) -> None:
-    """Write a checkpoint; it counts when every process has written its part."""
+    """Write a checkpoint of a training of so many steps; it counts when every process has written its part."""
     (folder, *_) = group.gather(checkpoints.new_folder(state.step) if group.leads else None)
     written = group.gather([file.model_dump() for file in _write_files(state, checkpoints, folder, group)])
     if group.leads:
         files = [StoredFile.model_validate(file) for share in written for file in share]
         values = {
-            "steps": reports[-1].steps,
+            "steps": steps,
             "reports": [asdict(report) for report in reports],
             "scaler": state.scaler.state_dict(),
         }

@@ -2,7 +2,8 @@
 
 # Shapes: B images of this process in a batch, H height, W width, C channels, D dimensions.
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,10 @@ from torch.optim import Optimizer
 
 from gif_core.heads.base import Head
 from gif_core.images import normalize_pixels
+from gif_core.interrupts import postponed_interrupts
+from gif_core.kept_buffers import KeptBuffers
 from gif_core.loader import Batch
+from gif_core.memory_faults import memory_explained
 from gif_core.process_group import ProcessGroup
 from gif_core.schedules import learning_rate
 from schemas.errors import GifError
@@ -30,10 +34,6 @@ class TrainingDivergedError(GifError, RuntimeError):
     """The loss or its gradient is no longer a finite number."""
 
 
-class OutOfMemoryError(GifError, RuntimeError):
-    """The device has too little memory for a step."""
-
-
 @dataclass(slots=True)
 class TrainingState:
     """All that a training is at one moment, besides its settings; a checkpoint holds just this."""
@@ -45,6 +45,8 @@ class TrainingState:
     """Of fp16; it does nothing in other precisions."""
     step: int = 0
     """Optimizer steps taken, or skipped."""
+    whole: bool = True
+    """False while a step changes it; then it is no state to keep."""
 
 
 class Stepper:
@@ -64,27 +66,25 @@ class Stepper:
         self.state, self.config, self.group, self.seed, self.steps = state, config, group, seed, steps
         network: nn.Module = torch.compile(state.model) if compile else state.model  # type: ignore[assignment]
         self.network = self._share(network) if group.size > 1 else network
+        self.buffers = KeptBuffers(state.model, state.head)
         self.sums: dict[str, Tensor] = {}
         self.count = self.images = self.skipped_in_a_row = 0
 
     def take(self, batch: Batch) -> None:
-        """One optimizer step on this process's share of a batch."""
+        """One optimizer step on this process's share of a batch.
+
+        Whoever interrupts it finds the state of before the step, or that of after it.
+        """
         rate = self._set_learning_rate()
-        self.state.model.train()
-        self.state.optimizer.zero_grad(set_to_none=True)
-        self.state.head.begin_step(batch.labels_B, self.state.step)
-        try:
-            with self._chance():
-                figures = self._accumulate(batch)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemoryError(self._explain_memory(len(batch.labels_B))) from error
-        figures["gradient_norm"] = self._clip(figures["loss"])
-        self._update(figures)
-        self.state.head.end_step()
-        self.state.step += 1
+        what = f"a step on {len(batch.labels_B)} images"
+        with memory_explained(what, self.config, self.group.device), self._undone_when_left():
+            figures = self._find_gradient(batch)
+            self._update(figures)
         self.sums = _add(self.sums, figures | {"learning_rate": torch.tensor(rate)})
         self.count += 1
         self.images += len(batch.labels_B)
+        if self.skipped_in_a_row >= self.config.max_skipped:
+            raise TrainingDivergedError(self._explain_divergence(figures))
 
     def collect(self) -> tuple[dict[str, float], int]:
         """Mean figures of the steps since the last call, over all processes, and how many images they saw."""
@@ -95,12 +95,36 @@ class Stepper:
         self.sums, self.count, self.images = {}, 0, 0
         return named, images
 
+    @contextmanager
+    def _undone_when_left(self) -> Iterator[None]:
+        """Restore the state of before the step if an interrupt ends it early; nobody keeps that of an error."""
+        step = self.state.step
+        self.buffers.keep()
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            if self.state.whole and self.state.step == step:
+                self.buffers.restore()
+                self.state.head.end_step()
+            raise
+
+    def _find_gradient(self, batch: Batch) -> dict[str, Tensor]:
+        self.state.model.train()
+        self.state.optimizer.zero_grad(set_to_none=True)
+        with postponed_interrupts():
+            self.state.head.begin_step(batch.labels_B, self.state.step)
+        with self._chance():
+            figures = self._accumulate(batch)
+        return figures | {"gradient_norm": self._clip(figures["loss"])}
+
     def _accumulate(self, batch: Batch) -> dict[str, Tensor]:
         """Forward and backward of the batch's parts; the mean figures of all."""
         parts = self.config.accumulation
-        chunks = zip(batch.images_BHWC.chunk(parts), batch.labels_B.chunk(parts), strict=True)
+        pairs = zip(batch.images_BHWC.tensor_split(parts), batch.labels_B.tensor_split(parts), strict=True)
         totals: dict[str, Tensor] = {}
-        for number, (images_BHWC, labels_B) in enumerate(chunks, start=1):
+        for number, (images_BHWC, labels_B) in enumerate(pairs, start=1):
             weight = len(labels_B) / len(batch.labels_B)
             with self._alone() if number < parts else nullcontext():
                 figures = self._backward(images_BHWC, labels_B, weight)
@@ -134,18 +158,22 @@ class Stepper:
         return norm.detach()
 
     def _update(self, figures: dict[str, Tensor]) -> None:
-        """The optimizer's step, or none when its gradient is not finite; too many such in a row are an error."""
-        scaler = self.state.scaler
-        if bool(torch.isfinite(figures["loss"] + figures["gradient_norm"])):
-            scaler.step(self.state.optimizer)
-            scaler.update()
-            self.skipped_in_a_row = 0
-        else:
-            scaler.update(scaler.get_scale() * 0.5)
-            self.skipped_in_a_row += 1
-        figures["skipped"] = torch.tensor(float(self.skipped_in_a_row > 0))
-        if self.skipped_in_a_row >= self.config.max_skipped:
-            raise TrainingDivergedError(self._explain_divergence(figures))
+        """The optimizer's step; none when its gradient is not finite: then all is as it was but the scale of fp16."""
+        state = self.state
+        finite = bool(torch.isfinite(figures["loss"] + figures["gradient_norm"]))
+        with postponed_interrupts():
+            state.whole = False
+            if finite:
+                state.scaler.step(state.optimizer)
+                state.scaler.update()
+            else:
+                self.buffers.restore()
+                state.scaler.update(state.scaler.get_scale() * 0.5)
+            state.head.end_step()
+            state.step += 1
+            state.whole = True
+        self.skipped_in_a_row = 0 if finite else self.skipped_in_a_row + 1
+        figures["skipped"] = torch.tensor(float(not finite))
 
     def _set_learning_rate(self) -> float:
         config = self.config
@@ -173,17 +201,10 @@ class Stepper:
     def _explain_divergence(self, figures: dict[str, Tensor]) -> str:
         parts = ", ".join(f"{name} {float(figures[name]):.4g}" for name in figures if name.startswith(("loss", "grad")))
         return (
-            f"training diverged: {self.skipped_in_a_row} steps in a row, the last of them step {self.state.step + 1}, "
+            f"training diverged: {self.skipped_in_a_row} steps in a row, the last of them step {self.state.step}, "
             f"gave no finite gradient ({parts}). Lower training.learning_rate (here {self.config.learning_rate:.4g}), "
             "raise training.warmup_steps, set training.clip_norm, or lower training.scale and training.gamma"
             + ("; bf16 overflows less easily than fp16" if self.config.precision == "fp16" else "")
-        )
-
-    def _explain_memory(self, images: int) -> str:
-        return (
-            f"{self.group.device} has too little memory for a step on {images} images: raise training.accumulation "
-            f"(here {self.config.accumulation}), set execution.gradient_checkpointing=true or training.precision=bf16, "
-            "use more processes, or lower training.batch_size"
         )
 
 

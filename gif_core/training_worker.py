@@ -8,9 +8,10 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -27,7 +28,7 @@ from gif_core.faces import Faces
 from gif_core.inputs import map_tensor
 from gif_core.pairs import draw_pairs
 from gif_core.process_group import ProcessGroup, join_processes
-from gif_core.processes import FAULT, end_with_parent
+from gif_core.processes import describe_fault, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training
 from gif_core.training_checkpoints import load_state, load_weights, save_state
 from gif_core.verification import pair_distances, verify_distances
@@ -41,10 +42,11 @@ VECTORS: Final = "code_vectors"
 
 def run_job(
     job: TrainingJob, group: ProcessGroup, stopping: Callable[[], bool] = lambda: False
-) -> Iterator[TrainingReport]:
+) -> Generator[TrainingReport, None, None]:
     """Train from the newest checkpoint, or from the beginning, and tell everything since the beginning.
 
-    The last checkpoint is the result. When `stopping` says so, in any process, a checkpoint is written and it ends.
+    The last checkpoint is the result. When `stopping` says so, in any process, a checkpoint is written and it ends;
+    alone, also when it is interrupted by what is no error, wherever that finds it.
     """
     checkpoints = open_checkpoints(job)
     training = prepare(job, group)
@@ -56,29 +58,31 @@ def run_job(
 
 
 def _keep(
-    steps: Iterator[TrainingReport],
+    steps: Generator[TrainingReport, None, None],
     training: Training,
     checkpoints: Checkpoints,
     job: TrainingJob,
     stopping: Callable[[], bool],
-) -> Iterator[TrainingReport]:
+) -> Generator[TrainingReport, None, None]:
     """Pass reports on, and write a checkpoint whenever one is due, at the end, and when somebody wants to stop."""
     group, saved, saved_at = training.group, training.state.step, time.monotonic()
+    save = partial(save_state, training.state, training.reports, checkpoints, group, steps=training.steps)
+    training.stopping = lambda: group.any(stopping())[0]
     try:
         for report in steps:
             yield report
             late = group.leads and time.monotonic() - saved_at >= job.checkpoint_seconds
             many = report.step - saved >= (job.checkpoint_steps or report.steps)
-            late, stop = group.any(late, stopping())
-            if late or many or stop or report.step == report.steps:
-                save_state(training.state, training.reports, checkpoints, group)
+            if group.any(late)[0] or many or report.step == report.steps:
+                save()
                 saved, saved_at = report.step, time.monotonic()
-            if stop:
-                return
-    except GeneratorExit:
-        if group.size == 1 and training.state.step > saved:
-            save_state(training.state, training.reports, checkpoints, group)
+    except BaseException as leaving:
+        interrupted = not isinstance(leaving, Exception)  # told to end; several processes are told by a signal
+        if interrupted and group.size == 1 and training.state.whole and training.state.step > saved:
+            save()
         raise
+    if training.state.step > saved:
+        save()
 
 
 def open_checkpoints(job: TrainingJob) -> Checkpoints:
@@ -149,8 +153,8 @@ def main() -> None:
         for report in run_job(job, group, stops):
             if group.leads:
                 _tell(asdict(report))
-    except (GifError, ValueError) as error:  # another attempt would meet it again
-        _tell({FAULT: str(error)})
+    except (GifError, ValueError) as error:  # another attempt of torchrun would meet it again
+        _tell(describe_fault(error))
     finally:
         dist.destroy_process_group()
 

@@ -5,7 +5,7 @@ import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, ConfigDict, Field, PositiveInt
 
 from schemas.base import Stored
 from schemas.stages import StageName
@@ -99,6 +99,8 @@ class Manifest(Stored):
 
 class CheckpointState(Stored):
     """The commit point of a checkpoint: one without it does not exist for anybody."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # the figures of a skipped step are not finite
 
     step: int = Field(ge=0)
     files: tuple[StoredFile, ...]

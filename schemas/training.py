@@ -1,8 +1,16 @@
 """Settings of training: backbone, objective (Eq. 7, 8, 10) and schedule."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+)
 
 from schemas.artifacts import KEY_PATTERN
 from schemas.base import Frozen
@@ -25,7 +33,19 @@ BackboneName = Literal[
 HeadName = Literal["gif", "arcface", "cosface", "combined_margin", "adaface", "partial_fc"]
 SCALES: Final[dict[str, float]] = {"gif": 16.0}
 MARGINS: Final[dict[str, float]] = {"arcface": 0.5, "cosface": 0.4, "partial_fc": 0.4, "adaface": 0.4}
+RATES: Final = {"sgd": 0.1, "adamw": 1e-4}
+DECAYS: Final = {"sgd": 1e-4, "adamw": 0.1}
+"""The paper's, of either optimizer."""
 TokenWeights = Literal["uniform", "increasing", "decreasing", "gaussian"]
+
+
+def follow_optimizer(usual: dict[str, float]) -> BeforeValidator:
+    """Null becomes the usual value of the optimizer, so that a configuration always says the number."""
+
+    def resolve(given: Any, info: ValidationInfo) -> Any:
+        return usual.get(info.data.get("optimizer", ""), 1.0) if given is None else given
+
+    return BeforeValidator(resolve, json_schema_input_type=NonNegativeFloat | None)
 
 
 class AugmentationConfig(Frozen):
@@ -76,10 +96,13 @@ class TrainingConfig(Frozen):
     """Width of a small network, learned with the backbone and shared by everybody, that moves the code vectors in L_AR
     with negatives; 0: they stay where they are, as they do without negatives and in the paper."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    learning_rate: PositiveFloat = 0.1
+    """The paper trains ResNets with `sgd` for 20 epochs, ViTs with `adamw` for 40."""
+    learning_rate: Annotated[PositiveFloat, follow_optimizer(RATES)] = Field(default=None, validate_default=True)
+    """The highest; null: the paper's, 0.1 for `sgd` and 0.0001 for `adamw`."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Of SGD; AdamW has its own."""
-    weight_decay: NonNegativeFloat = 1e-4
+    weight_decay: Annotated[NonNegativeFloat, follow_optimizer(DECAYS)] = Field(default=None, validate_default=True)
+    """Null: the paper's, 0.0001 for `sgd` and 0.1 for `adamw`."""
     epochs: PositiveInt = 20
     batch_size: PositiveInt = 512
     """Images of an optimizer step, over all processes together."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 logger = logging.getLogger(__name__)
 Step = TypeVar("Step")
@@ -74,7 +75,7 @@ def track(
             done, total = position(step)
             bar.update(task, completed=done, total=total, note=describe(step))
             if show_due():
-                artifact = _show(artifact, name, 100 * done / max(total, 1))
+                artifact = _show(artifact, name, 100 * done / max(total, 1), describe(step))
             if log_due() and not console.is_terminal:
                 logger.info("%s: %d of %d %s", name, done, total, describe(step))
             yield step
@@ -99,29 +100,39 @@ def collect_features(chunks: Iterator[NDArray[np.float32]], name: str, total: in
     return np.concatenate(collected)
 
 
+class _Bar(Progress):
+    """With its figures below, so that a narrow terminal has room for both."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if task.fields["note"]:
+                yield Text(f"  {task.fields['note']}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
 def _bar(console: Console) -> Progress:
-    return Progress(
+    return _Bar(
         TextColumn("{task.description:<13}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", style="dim"),
         console=console,
         disable=not console.is_terminal,
     )
 
 
-def _show(artifact: UUID | None, name: str, percent: float) -> UUID | None:
-    """Create or move the progress artifact of this task run; outside Prefect there is none."""
+def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID | None:
+    """Create or move the progress artifact of this task run, with its figures; outside Prefect there is none."""
     if TaskRunContext.get() is None:
         return None
+    described = f"Progress of {name}" + (f": `{note}`" if note else "")
     with warn_of_prefect("progress"):
         if artifact is None:
             return create_progress_artifact(  # type: ignore[return-value]
-                progress=percent, key=f"progress-{name}", description=f"Progress of {name}"
+                progress=percent, key=f"progress-{name}", description=described
             )
-        update_progress_artifact(artifact_id=artifact, progress=percent)
+        update_progress_artifact(artifact_id=artifact, progress=percent, description=described)
     return artifact
 
 

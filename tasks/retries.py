@@ -12,6 +12,7 @@ from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import patience as of_storage
 from gif_core.artifacts.errors import StoreAwayError
+from gif_core.decoders import DecoderError
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 
@@ -36,8 +37,9 @@ PASSING: Final = frozenset(
     }
 )
 """What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
-AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError)
-"""Prefect's server that does not answer, and a store that has not for as long as anybody waits."""
+AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError, DecoderError)
+"""Prefect's server that does not answer, a store that has not for as long as anybody waits, and a process that decoded
+images and was killed."""
 JITTER: Final = 0.3
 """Machines that lost the same server do not all come back at once."""
 

@@ -2,29 +2,48 @@
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from gif_core.processes import FAULT, STARTED_BY
+from gif_core.artifacts.errors import StoreAwayError
+from gif_core.decoders import DecoderError
+from gif_core.processes import FAULT, KIND, STARTED_BY
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 
 logger = logging.getLogger(__name__)
-PATIENCE = 10.0
-"""Seconds that processes have to end by themselves when they are told to."""
+PATIENCE = 20.0
+"""Seconds that processes have to end by themselves when they are told to: Prefect ends a cancelled run after 30."""
+PASSING: dict[str, type[GifError]] = {kind.__name__: kind for kind in (StoreAwayError, DecoderError)}
+"""Faults of a process after which a stage is tried again; they stay what they are."""
 
 
 def count_processes(execution: ExecutionConfig) -> int:
     """As many as configured, else one for each GPU, else one."""
     gpus = torch.cuda.device_count() if execution.device in ("auto", "cuda") else 0
     return execution.processes or max(gpus, 1)
+
+
+def check_elastic(batch_size: int, execution: ExecutionConfig, processes: int) -> None:
+    """Refuse a batch that machines which come and go could not always share equally."""
+    least, _, most = execution.nodes.partition(":")
+    shares = [processes * machines for machines in range(int(least), int(most or least) + 1)]
+    whole = math.lcm(*shares)
+    if most and batch_size % whole:
+        near = sorted({max(batch_size // whole, 1) * whole, -(-batch_size // whole) * whole})
+        raise GifError(
+            f"training.batch_size={batch_size} cannot be shared equally by each number of processes that "
+            f"execution.nodes={execution.nodes} may come to, {', '.join(map(str, shares))}: set it to a multiple of "
+            f"{whole}, such as {' or '.join(map(str, near))}, or set execution.nodes to one number"
+        )
 
 
 def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
@@ -43,7 +62,7 @@ def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
 
 def run_module(
     module: str, arguments: Sequence[str], processes: int, options: Sequence[str] = ("--standalone",)
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """Start the module in so many processes and give the JSON objects that it prints, a line each.
 
     Whatever ends this generator ends the processes: an error, a cancelled run, or the death of this process.
@@ -74,7 +93,7 @@ def _objects(process: subprocess.Popen[str], said: deque[str]) -> Iterator[dict[
         if line.startswith("{"):
             told = json.loads(line)
             if FAULT in told:
-                raise GifError(told[FAULT])
+                raise PASSING.get(told.get(KIND, ""), GifError)(told[FAULT])
             yield told
         else:
             said.append(line)

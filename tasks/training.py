@@ -1,6 +1,8 @@
 """Training as a cached task that carries on from its last checkpoint, on this machine or on another."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any, Final
 
 import numpy as np
@@ -24,18 +26,20 @@ from schemas.training import TrainingJob, TrainingStart
 from tasks.limits import training_slot
 from tasks.progress import track
 from tasks.stage import Inputs, stage_task
-from tasks.torchrun import count_processes, rendezvous_options, run_module
+from tasks.torchrun import check_elastic, count_processes, rendezvous_options, run_module
 
 WORK: Final = ".work"
 SHOWN: Final = {
     "loss": ("loss", ".3f"),
+    "token_accuracy": ("tokens", ".0%"),
     "code_accuracy": ("code", ".0%"),
     "accuracy": ("right", ".0%"),
     "alignment": ("z·h", ".2f"),
     "verification_accuracy": ("unseen", ".1%"),
     "images_per_second": ("img/s", ".0f"),
 }
-"""Headline figures of a training, those of them that its head has: how they are called and written."""
+"""Headline figures of a training, those of them that its head has: how they are called and written. Of figures that
+are counted, such as `token_accuracy/1`, all are shown."""
 
 
 @stage_task("training")
@@ -46,28 +50,33 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     checkpoints = open_checkpoints(job)
     if draft.anew:
         checkpoints.remove()
-    with training_slot(config.execution), _open_logs(config, draft) as logs:
-        for report in track(_run(job, config, draft), "training", lambda at: (at.step, at.steps), _describe):
+    with (
+        training_slot(config.execution),
+        _open_logs(config, draft) as logs,
+        closing(_run(job, config, draft)) as reports,
+    ):
+        for report in track(reports, "training", lambda at: (at.step, at.steps), describe):
             logs.add(report)
     result = checkpoints.newest()
     if result is None and config.execution.nodes != "1":
         raise PublishedMeanwhileError("the checkpoints are gone: another of the machines was first to publish")
     if result is None or result.state.step < result.state.values["steps"]:
         raise GifError("training ended before its last step; run it again and it goes on from its last checkpoint")
-    reports = [TrainingReport(**report) for report in result.state.values["reports"]]
+    told = [TrainingReport(**report) for report in result.state.values["reports"]]
     with MetricsWriter(draft.folder / "metrics.parquet", "training") as table:
-        for report in reports:
+        for report in told:
             table.add(report.step, report.metrics)
     save_model(draft.folder, result, _describe_model(config, inputs))
-    draft.metrics |= {"steps": result.state.step, **_means(reports)}
+    draft.metrics |= {"steps": result.state.step, **_means(told)}
     if job.start:
         draft.metrics["started_from"] = "backbone and head" if job.start.head else "backbone"
     draft.spent.append(job.checkpoints)
 
 
-def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Iterator[TrainingReport]:
+def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[TrainingReport, None, None]:
     """Here, or in several processes under torchrun."""
     processes = count_processes(config.execution)
+    check_elastic(job.config.batch_size, config.execution, processes)
     if processes == 1 and config.execution.nodes == "1":
         return run_job(job, ProcessGroup(pick_device(job.device)))
     path = draft.folder / WORK / "job.json"
@@ -149,13 +158,18 @@ def _describe_model(config: RunConfig, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _describe(report: TrainingReport) -> str:
-    figures = {name: report.metrics[name] for name in SHOWN if name in report.metrics}
-    return "  ".join(f"{SHOWN[name][0]} {figures[name]:{SHOWN[name][1]}}" for name in figures)
+def describe(report: TrainingReport) -> str:
+    """The headline figures in a line: `loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71`."""
+    said = []
+    for key, (name, how) in SHOWN.items():
+        values = [f"{report.metrics[found]:{how}}" for found in report.metrics if found.partition("/")[0] == key]
+        said += [f"{name} {' '.join(values).replace('% ', ' ')}"] if values else []
+    return "  ".join(said)
 
 
 def _means(reports: list[TrainingReport]) -> dict[str, float]:
-    """Mean of the headline figures over the last twentieth of the reports."""
+    """Mean of the headline figures over the last twentieth of the reports, without those of skipped steps."""
     tail = reports[-max(len(reports) // 20, 1) :]
-    found = {name: [report.metrics[name] for report in tail if name in report.metrics] for name in SHOWN}
-    return {name: sum(values) / len(values) for name, values in found.items() if values}
+    found = {name: [report.metrics.get(name, math.nan) for report in tail] for name in SHOWN}
+    finite = {name: [value for value in values if math.isfinite(value)] for name, values in found.items()}
+    return {name: sum(values) / len(values) for name, values in finite.items() if values}

@@ -1,7 +1,7 @@
 """Vision transformers for faces in the layout of insightface's `recognition/arcface_torch`, and CVLFace's ViT-base.
 
-The names in their state dicts are the same. While training, a tenth of the tokens is left out at random and replaced by
-a learned one after the last block, and blocks are skipped at random (drop path); both draw from PyTorch's generator.
+The names in their state dicts are the same. While training, some tokens are left out at random and replaced by a
+learned one after the last block, and blocks are skipped at random (drop path); both draw from PyTorch's generator.
 """
 
 # Shapes: B images, C channels, H height, W width, T tokens, K tokens that are kept, A heads, E width of a token,
@@ -180,7 +180,7 @@ def vit_base(embedding_dim: int = 512) -> VisionTransformer:
 
 def vit_large(embedding_dim: int = 512) -> VisionTransformer:
     """255.7 M parameters at 512 dimensions."""
-    return VisionTransformer(embedding_dim, width=768, drop_path=0.05)
+    return VisionTransformer(embedding_dim, width=768, drop_path=0.05, masked=0.05)
 
 
 def vit_cvlface_base(embedding_dim: int = 512) -> VisionTransformer:

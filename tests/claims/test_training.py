@@ -82,6 +82,14 @@ def test_structured_codes_beat_atomic_codes_where_there_are_codes_alone(store: A
 
 
 @pytest.mark.xfail(
+    strict=True, reason="it does not hold here: 96.3 % against 98.6 % of the encoder, which knows drawn faces"
+)
+def test_training_with_codes_beats_the_encoders_own_vectors(store: ArtifactStore, train: Train) -> None:
+    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train()).items()}
+    assert accuracy["model"] > accuracy["encoder"]
+
+
+@pytest.mark.xfail(
     strict=True, reason="it does not hold here: 96.3 % against 97.0 %, and with the paper's loss 94.6 against 94.8 %"
 )
 def test_optimised_code_vectors_beat_those_straight_from_the_encoder(store: ArtifactStore, train: Train) -> None:

@@ -1,5 +1,6 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +23,16 @@ from prefect.serializers import JSONSerializer
 
 from flows.pipeline import gif
 from flows.tokenization import tokenization
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.runs import find_run, list_runs
 from gif_core.artifacts.tags import list_tags
 from gif_core.artifacts.upkeep import find_leftovers, verify_artifacts
+from gif_core.formatting import percent
+from gif_core.scores import read_scores
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.loading import load_config
 from schemas.run import RunConfig
-from schemas.stages import STAGES
+from schemas.stages import STAGES, StageName
 from tasks.results import StoreResults
 
 pytestmark = pytest.mark.usefixtures("prefect")
@@ -104,13 +107,30 @@ def test_only_runs_one_stage_on_what_is_stored(finished: RunConfig) -> None:
 def test_a_run_beside_which_others_have_come_makes_only_its_report_again(finished: RunConfig) -> None:
     config = changed(finished, "reporting.compare=true")
     gif(config)
-    gif(changed(config, "training.head=arcface"))
+    others = {head: gif(changed(config, f"training.head={head}")) for head in ("arcface", "partial_fc")}
     state = gif(config, return_state=True)
     assert computed(state) == {"reporting"}
     assert reused(gif(config, return_state=True)) == set(STAGES)
+    record = gif(config)
+    rows = rows_beside(open_stage(config, record, "reporting").path("report.html").read_text())
+    for head, run in {"gif": record, **others}.items():
+        column = rows["training.head"].index(head)
+        scores = read_scores(open_stage(config, run, "evaluation").path("scores.json"))
+        assert rows["Held out: Accuracy"][column].startswith(
+            percent(scores["held_out"]["subjects"]["model"]["accuracy"])
+        )
+
+
+def open_stage(config: RunConfig, record: RunRecord, stage: StageName) -> Artifact:
     store = ArtifactStore(config.store)
-    report = store.open(store.ref("reporting", gif(config).stages["reporting"].key)).path("report.html").read_text()
-    assert "arcface" in report
+    return store.open(store.ref(stage, record.stages[stage].key))
+
+
+def rows_beside(report: str) -> dict[str, list[str]]:
+    """The rows of the table that puts runs side by side, by their labels."""
+    section = report.split('id="beside"')[1].split("</section>")[0]
+    rows = re.findall(r"<tr>\s*<td>(.*?)</td>(.*?)</tr>", section, re.DOTALL)
+    return {label: re.findall(r"<td[^>]*>(?:<b>)?(.*?)(?:</b>)?</td>", cells) for label, cells in rows}
 
 
 def test_the_report_is_linked_in_prefects_ui_also_when_it_is_reused(finished: RunConfig) -> None:

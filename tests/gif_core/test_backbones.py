@@ -39,6 +39,14 @@ def test_parameter_counts_are_insightfaces(name: str, parameters: int) -> None:
         assert count_parameters(build_backbone(name, 512)) == parameters
 
 
+def test_the_large_transformer_leaves_out_fewer_tokens_as_insightfaces_does() -> None:
+    with torch.device("meta"):
+        assert {name: build_backbone(name, 512).masked for name in ("vit_base", "vit_large")} == {
+            "vit_base": 0.1,
+            "vit_large": 0.05,
+        }
+
+
 def test_state_dict_names_are_insightfaces() -> None:
     with torch.device("meta"):
         names = list(build_backbone("iresnet18", 512).state_dict())

@@ -111,6 +111,13 @@ def test_fewer_than_two_images_for_a_process_are_refused() -> None:
         next(plan_batches(100, make_config(), seed=0, world=16))
 
 
+def test_more_parts_than_a_share_can_be_split_into_are_refused() -> None:
+    next(plan_batches(100, make_config(accumulation=4), seed=0, world=2))
+    said = "two images a step in each of 2 processes and of 5 parts: lower training.accumulation"
+    with pytest.raises(ValueError, match=said):
+        next(plan_batches(100, make_config(accumulation=5), seed=0, world=2))
+
+
 @pytest.mark.parametrize("rank", [-1, 2])
 def test_a_rank_outside_the_world_is_refused(rank: int) -> None:
     with pytest.raises(ValueError, match="ranks are 0 to 1"):

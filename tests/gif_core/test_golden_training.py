@@ -46,6 +46,7 @@ def test_fifty_steps_have_the_stored_losses(faces: Faces, head: str) -> None:
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     if "GIF_WRITE_GOLDEN" in os.environ:
         GOLDEN.write_text(json.dumps(stored | {head: losses}, indent=1))
+        pytest.skip("written anew")
     assert losses == pytest.approx(stored[head], rel=1e-5)
 
 

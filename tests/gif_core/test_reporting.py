@@ -276,6 +276,7 @@ def test_head_cost_grows_with_the_identities_only_where_each_has_a_row() -> None
     curves = memory_curves(config, TokenizationConfig(), 512, [1_000_000, 64_000_000])
     rows, sampled, codes = curves.values()
     assert rows[0] == 4 * (3 * 512 + 512) * 1_000_000, "weights, momenta, gradient and logits"
+    assert sampled[0] == 4 * (2 * 512 + 0.1 * (3 * 512 + 512)) * 1_000_000, "the rows of a step are copies"
     assert rows[1] / rows[0] == 64
     assert sampled[1] / sampled[0] == pytest.approx(64)
     assert codes[1] / codes[0] < 1.5

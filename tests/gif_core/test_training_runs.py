@@ -1,11 +1,14 @@
 """Training as a job: killed and taken up again, on one process and on two, it is the training it would have been."""
 
 import json
+import math
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,8 +20,11 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from gif_core import training
 from gif_core.code_table import write_code_table
 from gif_core.process_group import ProcessGroup
 from gif_core.tokenization import CodeShape
@@ -95,7 +101,7 @@ def make_job(
 def result(job: TrainingJob) -> dict[str, Tensor]:
     checkpoint = open_checkpoints(job).newest()
     assert checkpoint is not None
-    assert checkpoint.state.step == STEPS
+    assert checkpoint.state.step == IMAGES // BATCH * job.config.epochs
     return {name: tensor for file in checkpoint.names() for name, tensor in load_file(checkpoint.path(file)).items()}
 
 
@@ -138,7 +144,8 @@ def test_killed_at_a_random_step_it_ends_where_it_would_have(
     files: Path, tmp_path: Path, undisturbed: tuple[dict[str, Tensor], list[float]], before: int, after: int
 ) -> None:
     job = make_job(files, tmp_path / "store")
-    killed_at = random.Random(10 * before + after).randrange(5, STEPS - 2)
+    killed_at = random.randrange(5, STEPS - 2)
+    print(f"killed at step {killed_at}")  # noqa: T201 - pytest shows it with a failure
     process = start(job, tmp_path, before, "before.jsonl", killed_at)
     process.communicate()
     assert process.returncode != 0
@@ -197,7 +204,7 @@ def test_sampled_rows_are_carried_on_bit_for_bit(files: Path, tmp_path: Path, op
     steps = run_job(job, ALONE)
     while next(steps).step < 7:
         pass
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     list(run_job(job, ALONE))
     assert_same_weights(result(job), result(undisturbed), job, exactly=True)
 
@@ -210,12 +217,83 @@ def test_a_consumer_that_leaves_finds_a_checkpoint_of_the_last_step(
     for report in steps:
         if report.step == 7:
             break
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     checkpoint = open_checkpoints(job).newest()
     assert checkpoint is not None
     assert checkpoint.state.step == 7
     list(run_job(job, ALONE))
     assert_same_weights(result(job), undisturbed[0], job, exactly=True)
+
+
+def raise_interrupt_at(step: int) -> Callable[..., None]:
+    """Something to call once in every step, which interrupts that one, counted from 1."""
+    calls = count(1)
+
+    def call(*_: object) -> None:
+        if next(calls) == step:
+            signal.raise_signal(signal.SIGINT)
+
+    return call
+
+
+def in_the_forward_pass(call: Callable[..., None]) -> Any:
+    """After batch normalisation has learned from the batch."""
+    return register_module_forward_hook(lambda module, *_: call() if isinstance(module, nn.BatchNorm1d) else None)
+
+
+@pytest.mark.parametrize(
+    ("place", "settings", "reached"),
+    [
+        (in_the_forward_pass, {}, 6),
+        (in_the_forward_pass, {"head": "partial_fc", "sample_rate": 0.4}, 6),
+        (register_optimizer_step_pre_hook, {}, 7),
+    ],
+    ids=["in the forward pass", "with rows lent to the optimizer", "in the optimizer's step"],
+)
+def test_an_interrupt_in_the_middle_of_a_step_leaves_a_checkpoint_from_which_it_ends_where_it_would_have(
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Callable[..., Any],
+    settings: dict[str, object],
+    reached: int,
+) -> None:
+    short = {"epochs": 2, **settings}
+    undisturbed, job = (make_job(files, tmp_path / name, short, checkpoint_steps=None) for name in "ab")
+    list(run_job(undisturbed, ALONE))
+    monkeypatch.setattr(training, "MOST_REPORTS", 1)
+    hook = place(raise_interrupt_at(7))
+    with pytest.raises(KeyboardInterrupt):
+        list(run_job(job, ALONE))
+    hook.remove()
+    checkpoint = open_checkpoints(job).newest()
+    assert checkpoint is not None
+    assert checkpoint.state.step == reached
+    list(run_job(job, ALONE))
+    assert_same_weights(result(job), result(undisturbed), job, exactly=True)
+
+
+def test_whoever_is_told_to_stop_stops_after_the_step_and_not_after_the_next_report(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "MOST_REPORTS", 1)
+    job, asked = make_job(files, tmp_path, checkpoint_steps=None), count(1)
+    assert [report.step for report in run_job(job, ALONE, lambda: next(asked) == 6)] == [4]
+    checkpoint = open_checkpoints(job).newest()
+    assert checkpoint is not None
+    assert (checkpoint.state.step, checkpoint.state.values["steps"]) == (6, STEPS)
+
+
+def test_the_figures_of_a_skipped_step_are_told_again_as_they_were(files: Path, tmp_path: Path) -> None:
+    job = make_job(files, tmp_path)
+    overflow = register_module_forward_pre_hook(lambda _, given: (given[0] * float("inf"), *given[1:]))
+    steps = run_job(job, ALONE)
+    skipped = next(steps)
+    overflow.remove()
+    next(steps)
+    steps.close()
+    assert not math.isfinite(skipped.metrics["loss"])
+    assert str(next(run_job(job, ALONE))) == str(skipped)
 
 
 def test_only_the_newest_few_are_kept_and_a_damaged_one_is_passed_over(

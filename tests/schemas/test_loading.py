@@ -37,6 +37,13 @@ def test_the_paper_presets_have_the_papers_settings(name: str) -> None:
     assert config.ingestion.held_out == 0
 
 
+@pytest.mark.parametrize("said", [[], ["training.learning_rate=null", "training.weight_decay=null"]])
+def test_a_rate_and_a_decay_that_are_not_given_are_the_papers_for_the_optimizer(said: list[str]) -> None:
+    training = load_config("ms1mv3", ["training.optimizer=adamw", *said]).training
+    assert (training.learning_rate, training.weight_decay) == (1e-4, 0.1)
+    assert load_config("demo").training.learning_rate == 0.002, "what is given is kept"
+
+
 def test_a_file_may_start_from_a_preset_and_change_a_part(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("preset: demo\nseed: 7\ntokenization: {length: 4}\n")

@@ -10,6 +10,7 @@ from prefect.task_engine import TaskRunTimeoutError
 from pydantic import ValidationError
 
 from gif_core.artifacts.errors import ArtifactDamagedError, StoreAwayError
+from gif_core.decoders import DecoderError
 from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
@@ -35,6 +36,7 @@ def refused_setting() -> ValidationError:
         ConnectionResetError(),
         TimeoutError("no answer"),
         StoreAwayError("it has not answered for 300 s"),
+        DecoderError("a process that decodes images ended with code -9"),
         OSError(errno.EIO, "a disk that stumbles"),
         OSError(errno.ESTALE, "a network file system that was away"),
         OSError(errno.EBUSY, "slow down"),

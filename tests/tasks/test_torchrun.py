@@ -10,16 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from gif_core.artifacts.errors import StoreAwayError
 from gif_core.processes import _is_running
+from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
-from tasks.torchrun import count_processes, run_module
+from tasks.retries import may_pass
+from tasks.torchrun import check_elastic, count_processes, run_module
 
 PROJECT = Path(__file__).parents[2]
 MODULE = """
 import json, os, sys, time
-from gif_core.processes import end_with_parent
+from gif_core.artifacts.errors import StoreAwayError
+from gif_core.processes import describe_fault, end_with_parent
 end_with_parent(0.05)
 print(json.dumps({"process": os.getpid()}), flush=True)
+if sys.argv[1] == "away":
+    print(json.dumps(describe_fault(StoreAwayError("the store is away"))), flush=True)
 if sys.argv[1] == "fail":
     raise SystemExit("this one fails on purpose")
 time.sleep(600)
@@ -42,13 +48,29 @@ def test_leaving_the_generator_ends_all_processes(wait: Callable[..., None]) -> 
     said = run_module("sleeper", ["sleep"], 2)
     processes = [next(said)["process"], next(said)["process"]]
     assert all(map(_is_running, processes))
-    said.close()  # type: ignore[attr-defined]
+    said.close()
     wait(lambda: not any(map(_is_running, processes)), seconds=20, what="the end of the processes")
 
 
 def test_a_failure_is_an_error_with_what_was_said() -> None:
     with pytest.raises(RuntimeError, match="this one fails on purpose"):
         list(run_module("sleeper", ["fail"], 1))
+
+
+def test_a_fault_that_may_pass_is_the_same_fault_here() -> None:
+    with pytest.raises(StoreAwayError, match="the store is away") as caught:
+        list(run_module("sleeper", ["away"], 1))
+    assert may_pass(caught.value)
+
+
+@pytest.mark.parametrize(("nodes", "batch"), [("1", 50), ("3", 50), ("2:4", 48)])
+def test_a_batch_that_any_number_of_the_machines_can_share_is_accepted(nodes: str, batch: int) -> None:
+    check_elastic(batch, ExecutionConfig(nodes=nodes), processes=2)
+
+
+def test_a_batch_that_fewer_of_the_machines_could_not_share_is_refused_with_what_to_set() -> None:
+    with pytest.raises(GifError, match=r"batch_size=512 .* 8, 12, 16: set it to a multiple of 48, such as 480 or 528"):
+        check_elastic(512, ExecutionConfig(nodes="2:4"), processes=4)
 
 
 @pytest.mark.slow

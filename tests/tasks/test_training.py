@@ -18,12 +18,13 @@ from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.code_table import write_code_table
 from gif_core.models import load_backbone
 from gif_core.tokenization import CodeShape
+from gif_core.training import TrainingReport
 from gif_core.training_step import Stepper
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.stages import StageName
-from tasks.training import training
+from tasks.training import describe, training
 
 PEOPLE, SAMPLES, DIM = 12, 4, 16
 Run = Callable[..., Artifact]
@@ -173,6 +174,12 @@ def test_two_processes_publish_what_one_does(run: Run) -> None:
     assert alone.ref == shared.ref, "how it is executed is no part of the key"
     for name, tensor in weights(alone).items():
         torch.testing.assert_close(weights(shared)[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_the_figures_of_a_report_are_said_in_a_line() -> None:
+    tokens = {"token_accuracy/1": 0.91, "token_accuracy/2": 0.84, "token_accuracy/3": 0.62}
+    report = TrainingReport(5, 9, 0, {"loss": 2.1134, "alignment": 0.712, **tokens, "code_accuracy": 0.55})
+    assert describe(report) == "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71"
 
 
 def test_wandb_that_is_not_installed_is_said(run: Run) -> None:

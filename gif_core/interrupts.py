@@ -1,0 +1,29 @@
+"""Ctrl-C and terminations that must not come in the middle of something."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def postponed_interrupts() -> Iterator[None]:
+    """Interrupts that come meanwhile are heard at its end. Only the main thread hears of any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    usual = {number: signal.getsignal(number) for number in SIGNALS}
+    usual = {number: handler for number, handler in usual.items() if callable(handler)}
+    for number in usual:
+        signal.signal(number, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+        if heard:
+            signal.raise_signal(heard[0])
