@@ -4,8 +4,6 @@ One lies in `checkpoints/<stage>/<name>/<step>-<random>/`. What is not whole doe
 killed at any moment. Files are safetensors and JSON.
 """
 
-import hashlib
-import json
 import logging
 import os
 import secrets
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from gif_core.artifacts import cache
+from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage, sync_folder
 from gif_core.artifacts.store import ArtifactStore
@@ -123,8 +122,7 @@ class Checkpoints:
 
 def checkpoint_folder(stage: StageName, ref: ArtifactRef, inputs: Mapping[StageName, MadeFrom]) -> str:
     """Where the checkpoints of an artifact lie: those made from other inputs lie elsewhere."""
-    made_from = json.dumps({name: source.digest for name, source in sorted(inputs.items())})
-    return f"{CHECKPOINTS}/{stage}/{ref.key}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
+    return f"{CHECKPOINTS}/{stage}/{ref.key}-{content_of(inputs)[:12]}"
 
 
 def _fetch(storage: Storage, where: str, stored: StoredFile) -> Path:
