@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from gif_core.artifacts import cache
 from gif_core.artifacts.artifact import Artifact, Draft, Origins
 from gif_core.artifacts.attempts import abandon, attempt_name, begin_attempt
+from gif_core.artifacts.damage import note_path
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
@@ -51,7 +52,7 @@ class ArtifactStore:
         return found.ref if found else None
 
     def look_up(self, ref: ArtifactRef, inputs: Origins = NO_ORIGINS) -> Artifact | None:
-        """The artifact, if it is published and every file is there in its full size.
+        """The artifact, if it is published, every file is there in its full size, and none has proved damaged.
 
         It must also have been made from what these `inputs` hold now: an input that was made again and came out
         different leaves what depends on it out of date.
@@ -65,7 +66,7 @@ class ArtifactStore:
         folder = _folder(ref)
         sizes = {found.path: found.size for found in self.storage.find(folder)}
         whole = all(sizes.get(f"{folder}/{file.path}") == file.size for file in manifest.files)
-        return Artifact(ref, manifest, self.storage) if whole else None
+        return Artifact(ref, manifest, self.storage) if whole and note_path(manifest) not in sizes else None
 
     def open(self, ref: ArtifactRef) -> Artifact:
         """Open an artifact for reading."""
@@ -122,7 +123,8 @@ class ArtifactStore:
     def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
         """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
 
-        A manifest whose files are lost, or that was made from other inputs, is replaced, as is any with `replace`.
+        A manifest whose files are lost or damaged, or that was made from other inputs, is replaced, as is any with
+        `replace`.
         """
         manifest = Manifest(
             stage=draft.ref.stage,
@@ -165,7 +167,7 @@ class ArtifactStore:
             manifest = self._manifest(ref)
         except ArtifactDamagedError:
             return None
-        return manifest.files[0].path.split("/")[0] if manifest and manifest.files else None
+        return manifest.attempt if manifest else None
 
     def begin_storing(self, draft: Draft, pattern: str) -> None:
         """Digest and store files that are finished and will not change, while the stage goes on with others."""

@@ -7,12 +7,13 @@ from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.damage import note_path, stored_fault
 from gif_core.artifacts.found import FoundFile, FoundUpload
 from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.store import MANIFEST, ArtifactStore
-from schemas.artifacts import ArtifactRef, StoredFile
+from schemas.artifacts import ArtifactRef
 from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
@@ -65,16 +66,8 @@ def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[
             yield Checked(str(ref), MANIFEST, str(error))
             continue
         for file in artifact.manifest.files:
-            yield Checked(str(ref), file.name, _fault(store, f"{ref.stage}/{ref.key}/{file.path}", file))
-
-
-def _fault(store: ArtifactStore, path: str, file: StoredFile) -> str | None:
-    """What is wrong with the file where it is stored; the read cache has no say."""
-    try:
-        found = store.storage.sha256(path)
-    except FileNotFoundError:
-        return "it is missing"
-    return None if found == file.sha256 else f"its sha256 is {found} where the manifest says {file.sha256}"
+            fault = stored_fault(store.storage, f"{ref.stage}/{ref.key}/{file.path}", file)
+            yield Checked(str(ref), file.name, fault)
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:
@@ -189,6 +182,6 @@ def _published_places(store: ArtifactStore) -> set[str]:
         except ArtifactDamagedError:
             places |= {"/".join(file.path.split("/")[:3]) for file in store.storage.find(folder)}
             continue
-        places.add(f"{folder}/{MANIFEST}")
+        places |= {f"{folder}/{MANIFEST}", note_path(manifest)}
         places |= {f"{folder}/{file.path.split('/')[0]}" for file in manifest.files}
     return places
