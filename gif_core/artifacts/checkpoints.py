@@ -7,7 +7,6 @@ killed at any moment. Files are safetensors and JSON.
 import logging
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from gif_core.artifacts import cache
-from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import Storage, sync_folder
 from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.verification import sha256_of, verify_file
@@ -107,15 +106,14 @@ class Checkpoints:
 
     @contextmanager
     def _local(self, where: str) -> Iterator[Path]:
-        """A path to write: the place itself on a local disk, else a temporary file that is then uploaded."""
+        """A path to write: the place itself on a local disk, else a file beside the cache that is then uploaded."""
         place = self.storage.local_path(where)
         if place is not None:
             place.parent.mkdir(parents=True, exist_ok=True)
             yield place
             sync_folder(place.parent)
             return
-        with tempfile.TemporaryDirectory(prefix="gif-checkpoint-") as temporary:
-            path = Path(temporary, "file")
+        with cache.partial_file() as path:
             yield path
             self.storage.upload(path, where)
 
