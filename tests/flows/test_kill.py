@@ -75,7 +75,7 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["ingestion", "embedding", "separation", "training"])
+@pytest.mark.parametrize("stage", ["separation", "training"])
 def test_a_kill_of_a_run_on_an_s3_store_loses_nothing_and_the_same_command_completes(
     tmp_path: Path,
     stage: str,
