@@ -8,6 +8,7 @@ from prefect.states import Completed
 from flows.credentials import load_credentials
 from flows.stages import continue_run, ending_recorded, logs_forwarded, refs_of, run_stage
 from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.damage import condemning
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.champions import enter_first, find_champion, read_history, settle
 from gif_core.retraining import (
@@ -50,7 +51,7 @@ def retrain(
     load_credentials(settings.store)
     store = ArtifactStore(settings.store)
     keep_results_in(store.storage.url)
-    with logs_forwarded():
+    with logs_forwarded(), condemning(store):
         result = _retrain(store, settings, policy, force=force)
         show_result(result)
     return Completed(message=result.message, data=result)  # type: ignore[return-value]

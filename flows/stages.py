@@ -13,11 +13,12 @@ from typing import Final
 from prefect.logging.handlers import APILogHandler
 
 from flows.credentials import load_credentials
-from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.log_lines import JsonLines, lines_about
 from gif_core.memory_watch import MemoryWatch
 from gif_core.planning import find_inputs, plan_stages
+from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
@@ -55,12 +56,20 @@ def continue_run(
 ) -> RunRecord:
     """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
     refs, opened = {**given, **refs_of(store, record)}, dict[StageName, Artifact]()
+    waiting, anew, gone_back = list(selected), set(refresh), set[str]()
     record = record.model_copy(update={"config": config.model_dump(mode="json"), "state": "running"})
-    for stage in selected:
+    while waiting:
+        stage = waiting.pop(0)
         with ending_recorded(store, record.model_copy(update={"current": stage})):
             record = save_run(store, record, current=stage)
-            with lines_about(run=record.run_id, stage=stage):
-                refs[stage], done = run_stage(stage, config, refs, refresh=stage in refresh, opened=opened)
+            try:
+                with lines_about(run=record.run_id, stage=stage):
+                    refs[stage], done = run_stage(stage, config, refs, refresh=stage in anew, opened=opened)
+            except FileDamagedError as error:
+                waiting = _go_back(error, list(selected), gone_back)
+                opened.clear()
+                continue
+            anew.discard(stage)
             record = record.model_copy(update={"stages": {**record.stages, stage: done}})
     return save_run(store, record, state="completed" if ends else "running", current=None)
 
@@ -76,11 +85,22 @@ def ending_recorded(store: ArtifactStore, record: RunRecord) -> Iterator[None]:
         raise
 
 
+def _go_back(error: FileDamagedError, selected: list[StageName], gone_back: set[str]) -> list[StageName]:
+    """The stages from the one on whose artifact is damaged and out of use; not twice, and none that is not selected."""
+    if error.ref.stage not in selected or error.ref.key in gone_back:
+        raise error
+    gone_back.add(error.ref.key)
+    logger.warning(
+        "%s of %s is damaged (%s): going back to %s", error.file.name, error.ref, error.fault, error.ref.stage
+    )
+    return selected[selected.index(error.ref.stage) :]
+
+
 def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
     """Write down how a run ended, unless that is just what cannot be done."""
     try:
         with store.storage.hurried():
-            save_run(store, record, state=state, error=error)
+            save_run(store, record, state=state, error=hide_credentials(error))
     except OSError as fault:
         logger.warning("run %s could not be recorded as %s: %s", record.run_id, state, fault)
 

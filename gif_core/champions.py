@@ -6,6 +6,7 @@ it, and again by whoever looks next if the process died in between.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.tags import move_tag, read_tag
 from schemas.errors import GifError
 from schemas.retraining import CHAMPION, Decision
+from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
 HISTORY: Final = "decisions"
@@ -34,6 +36,20 @@ def read_histories(store: ArtifactStore) -> list[Decision]:
     """The decisions about all tags."""
     tags = sorted({file.path.split("/")[1] for file in store.storage.find(HISTORY) if _is_entry(file.path)})
     return [decision for tag in tags for decision in read_history(store, tag)]
+
+
+def models_in_force(store: ArtifactStore) -> set[tuple[StageName, str]]:
+    """Of every tag the champion, the one before it, their scores, and those that were compared last."""
+    found: set[tuple[StageName, str | None]] = set()
+    for tag in {decision.tag for decision in read_histories(store)}:
+        history = read_history(store, tag)
+        models = {history[-1].champion}
+        with suppress(ChampionError):
+            models.add(_earlier(history, tag))
+        newest = {entry.champion: entry.evaluation for entry in history if entry.champion in models}
+        scores = {*newest.values(), *history[-1].evaluations.values()}
+        found |= {("training", key) for key in models} | {("evaluation", key) for key in scores}
+    return {(stage, key) for stage, key in found if key is not None}
 
 
 def find_champion(store: ArtifactStore, tag: str = CHAMPION) -> Artifact | None:

@@ -143,7 +143,7 @@ def _differences(
     tag = read_tag(store, stage, "latest")
     last = next((m for m in store.manifests(stage) if tag is None or m.key == tag.ref.key), None)
     if tag and tag.ref.key == artifact_key(stage, settings, inputs):
-        yield "it was there, but files of it are missing"
+        yield "it was there, but files of it are missing or damaged"
     elif last is None:
         yield "nothing stored yet"
     else:

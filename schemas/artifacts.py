@@ -79,6 +79,11 @@ class Manifest(Stored):
         return sum(file.size for file in self.files)
 
     @property
+    def attempt(self) -> str | None:
+        """The attempt whose files these are; None when there are none."""
+        return self.files[0].path.split("/")[0] if self.files else None
+
+    @property
     def images_per_second(self) -> float | None:
         """How fast images went through the stage, if it counts them."""
         for name, seconds in (("images_per_second", 1.0), ("images", self.seconds)):

@@ -2,16 +2,15 @@
 
 import asyncio
 import hashlib
-from typing import Any, Final
+from typing import Any
 
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.filesystems import WritableFileSystem
 from prefect.serializers import JSONSerializer
 
 from gif_core.artifacts.storage import Storage, open_storage
+from gif_core.artifacts.upkeep import RESULTS
 from tasks.progress import warn_of_prefect
-
-RESULTS: Final = "prefect"
 
 
 class StoreResults(WritableFileSystem):

@@ -11,6 +11,7 @@ from prefect.context import TaskRunContext
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts.damage import condemning
 from gif_core.artifacts.errors import PublishedMeanwhileError
 from gif_core.artifacts.leases import only_one
 from gif_core.artifacts.tags import move_tag
@@ -56,7 +57,7 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
         def run(config: RunConfig, inputs: dict[StageName, ArtifactRef], refresh: bool = False) -> Any:
             store = ArtifactStore(config.store)
             opened = {name: store.open(ref) for name, ref in inputs.items()}
-            with lines_about(stage=stage):
+            with lines_about(stage=stage), condemning(store):
                 ref, made = _find_or_make(store, stage, work, config, opened, refresh=refresh, resumes=resumes)
             if show:
                 with warn_of_prefect(f"what {stage} shows"):

@@ -199,21 +199,33 @@ def start_worker(deployed: str) -> Worker:
     return start
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The end point of a real S3 server (SeaweedFS) with one bucket, `gif`."""
-    data = tmp_path_factory.mktemp("s3")
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3", "admin")}
-    credentials = {"AWS_ACCESS_KEY_ID": "key-of-the-tests-7Q2X", "AWS_SECRET_ACCESS_KEY": "never-to-be-seen-5f1c"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key-of-the-tests-7Q2X", "AWS_SECRET_ACCESS_KEY": "never-to-be-seen-5f1c"}
+
+
+def ports_of_weed() -> dict[str, int]:
+    return {name: free_port() for name in ("master", "volume", "filer", "s3", "admin")}
+
+
+@contextmanager
+def weed_server(data: Path, ports: dict[str, int]) -> Iterator[subprocess.Popen[bytes]]:
+    """A real S3 server (SeaweedFS) with one bucket, `gif`, on what the folder holds already if anything."""
     weed = Path(sys.executable).with_name("weed")
     command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
     command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0", *(f"-{name}.port={port}" for name, port in ports.items())]
-    endpoint, log = f"http://127.0.0.1:{ports['s3']}", data / "weed.log"
-    with running(command, log, **credentials), pytest.MonkeyPatch.context() as patch:
-        for name, value in (credentials | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}).items():
+    with running(command, data / "weed.log", **CREDENTIALS) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The end point of a real S3 server that all tests share."""
+    data, ports = tmp_path_factory.mktemp("s3"), ports_of_weed()
+    endpoint = f"http://127.0.0.1:{ports['s3']}"
+    with weed_server(data, ports), pytest.MonkeyPatch.context() as patch:
+        for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}).items():
             patch.setenv(name, value)
-        wait_until(lambda: bucket_exists(endpoint), seconds=60, what="the S3 server's bucket", log=log)
+        wait_until(lambda: bucket_exists(endpoint), seconds=60, what="the S3 server's bucket", log=data / "weed.log")
         yield endpoint
 
 

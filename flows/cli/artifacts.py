@@ -14,6 +14,7 @@ from gif_core.artifacts import ArtifactStore, cache
 from gif_core.artifacts.tags import list_tags, resolve
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from gif_core.formatting import size
+from gif_core.pruning import find_unneeded, remove_unneeded
 
 app = typer.Typer(help="List, show, verify and clean up artifacts.", no_args_is_help=True)
 
@@ -96,6 +97,27 @@ def gc(
         remove_leftovers(opened, leftovers)
     verb = "would be removed" if dry else "removed"
     console.print(f"{len(leftovers)} leftovers, {size(sum(item.size for item in leftovers))} {verb}")
+
+
+@app.command("prune")
+def prune(
+    store: Store,
+    keep_runs: Annotated[int, typer.Option(min=1, help="Keep what so many of the newest runs made or reused.")],
+    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Keep what is younger.")] = 0.0,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this only say what would go.")] = False,
+) -> None:
+    """Remove published artifacts that nothing needs: no kept run, no tag, no champion or the one before it.
+
+    Whatever those were made from stays too. Nothing goes while a run is going on.
+    """
+    opened, console = ArtifactStore(store), Console()
+    found = find_unneeded(opened, keep_runs=keep_runs, older_than=timedelta(days=older_than))
+    for manifest in found:
+        about = f"{size(manifest.size)}  {format_age(manifest.created_at)}"
+        console.print(f"{manifest.stage}/{manifest.key[:12]}  {about}", soft_wrap=True, highlight=False)
+    gone = remove_unneeded(opened, found) if yes else found
+    verb = "removed" if yes else "would be removed: --yes removes them"
+    console.print(f"{len(gone)} artifacts, {size(sum(manifest.size for manifest in gone))} {verb}", soft_wrap=True)
 
 
 @app.command("cache")

@@ -1,7 +1,7 @@
 """The artifact store: immutable results, named by what they depend on, on local disks and object storage."""
 
 from gif_core.artifacts.artifact import Artifact, Draft
-from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.keys import artifact_key
 from gif_core.artifacts.store import ArtifactStore
 
@@ -11,5 +11,6 @@ __all__ = [
     "ArtifactMissingError",
     "ArtifactStore",
     "Draft",
+    "FileDamagedError",
     "artifact_key",
 ]

@@ -1,5 +1,6 @@
 """An artifact open for reading, and the draft of one that is being made."""
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gif_core.artifacts import cache
-from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.verification import verify_file
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
 from schemas.stages import StageName
 
+logger = logging.getLogger(__name__)
 MOST_AT_ONCE = min(os.cpu_count() or 1, 8)
 """Files that are digested, uploaded or fetched at the same time."""
 Origins = Mapping[StageName, MadeFrom]
@@ -34,17 +36,24 @@ class Artifact:
         return MadeFrom(key=self.ref.key, digest=self.manifest.digest)
 
     def path(self, name: str) -> Path:
-        """A verified local file; when it is damaged the error says how to rebuild it."""
+        """A verified local file; when it is damaged, and not only on its way, the error says how to rebuild it."""
         stored = self.stored(name)
-        where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
         try:
-            local = self.storage.local_path(where)
-            if local is None:
-                return cache.fetch(self.storage, where, stored)
-            verify_file(local, stored)
+            return self._verified(stored)
+        except (ArtifactDamagedError, FileNotFoundError) as error:
+            logger.warning("%s of %s is read again: %s", name, self.ref, error)
+        try:
+            return self._verified(stored)
         except (ArtifactDamagedError, FileNotFoundError) as error:
             advice = f"rebuild it with 'gif run --refresh {self.ref.stage}' and the run's configuration"
-            raise ArtifactDamagedError(f"{name} of {self.ref}: {error}; {advice}") from error
+            raise FileDamagedError(self.ref, self.manifest.attempt or "", stored, str(error), advice) from error
+
+    def _verified(self, stored: StoredFile) -> Path:
+        where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
+        local = self.storage.local_path(where)
+        if local is None:
+            return cache.fetch(self.storage, where, stored)
+        verify_file(local, stored)
         return local
 
     def paths(self, prefix: str = "") -> list[Path]:

@@ -75,10 +75,26 @@ def draft_folder(attempt: str) -> Path:
     return cache_folder() / "drafts" / attempt
 
 
+@contextmanager
+def partial_file() -> Iterator[Path]:
+    """A path for a file on its way to or from a store, which is gone afterwards; so are those of the dead."""
+    _sweep_folder("partial")
+    partial = _made(cache_folder() / "partial") / attempt_name()
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def sweep_drafts() -> None:
-    """Remove what processes of this machine left behind when they died: drafts and half downloads."""
-    for left in cache_folder().glob("*/*"):
-        if left.parent.name in ("drafts", "partial") and _is_over(left):
+    """Remove what processes of this machine left behind when they died: drafts and files on their way."""
+    for name in ("drafts", "partial"):
+        _sweep_folder(name)
+
+
+def _sweep_folder(name: str) -> None:
+    for left in (cache_folder() / name).glob("*"):
+        if _is_over(left):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
@@ -90,7 +106,10 @@ def _sweep() -> None:
 def _is_over(left: Path) -> bool:
     """Whether nobody goes on with it: its process is dead, or is not known and has not been seen for a week."""
     state = owner_state(left.name)
-    return state == "dead" or (state == "unknown" and time.time() - left.stat().st_mtime > WEEK)
+    try:
+        return state == "dead" or (state == "unknown" and time.time() - left.stat().st_mtime > WEEK)
+    except FileNotFoundError:
+        return False
 
 
 def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
@@ -102,14 +121,11 @@ def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
     if there and _is_whole(copy, file):
         return copy
     make_room(file.size)
-    partial = _made(cache_folder() / "partial") / attempt_name()
-    try:
+    with partial_file() as partial:
         found = storage.download(path, partial)
         if found != file.sha256:
             raise ArtifactDamagedError(f"{path} has sha256 {found} where its manifest says {file.sha256}")
         partial.replace(_made(copy.parent) / copy.name)
-    finally:
-        partial.unlink(missing_ok=True)
     note_verified(copy, file)
     return copy
 
@@ -123,10 +139,9 @@ def keep(source: Path, file: StoredFile) -> None:
     """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
     make_room(file.size)
     copy = _place(file)
-    partial = _made(cache_folder() / "partial") / attempt_name()
-    os.link(source, partial)
-    partial.replace(_made(copy.parent) / copy.name)
-    partial.unlink(missing_ok=True)
+    with partial_file() as partial:
+        os.link(source, partial)
+        partial.replace(_made(copy.parent) / copy.name)
 
 
 def make_room(wanted: int) -> None:

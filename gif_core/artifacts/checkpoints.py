@@ -4,12 +4,9 @@ One lies in `checkpoints/<stage>/<name>/<step>-<random>/`. What is not whole doe
 killed at any moment. Files are safetensors and JSON.
 """
 
-import hashlib
-import json
 import logging
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from pydantic import ValidationError
 
 from gif_core.artifacts import cache
 from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import Storage, sync_folder
 from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.verification import sha256_of, verify_file
@@ -108,23 +106,21 @@ class Checkpoints:
 
     @contextmanager
     def _local(self, where: str) -> Iterator[Path]:
-        """A path to write: the place itself on a local disk, else a temporary file that is then uploaded."""
+        """A path to write: the place itself on a local disk, else a file beside the cache that is then uploaded."""
         place = self.storage.local_path(where)
         if place is not None:
             place.parent.mkdir(parents=True, exist_ok=True)
             yield place
             sync_folder(place.parent)
             return
-        with tempfile.TemporaryDirectory(prefix="gif-checkpoint-") as temporary:
-            path = Path(temporary, "file")
+        with cache.partial_file() as path:
             yield path
             self.storage.upload(path, where)
 
 
 def checkpoint_folder(stage: StageName, ref: ArtifactRef, inputs: Mapping[StageName, MadeFrom]) -> str:
     """Where the checkpoints of an artifact lie: those made from other inputs lie elsewhere."""
-    made_from = json.dumps({name: source.digest for name, source in sorted(inputs.items())})
-    return f"{CHECKPOINTS}/{stage}/{ref.key}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
+    return f"{CHECKPOINTS}/{stage}/{ref.key}-{content_of(inputs)[:12]}"
 
 
 def _fetch(storage: Storage, where: str, stored: StoredFile) -> Path:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.artifacts import MadeFrom
 from schemas.stages import VERSIONS, StageName
 
 
@@ -13,3 +14,9 @@ def artifact_key(stage: StageName, settings: Mapping[str, Any], inputs: Mapping[
     parts = {"stage": stage, "version": VERSIONS[stage], "settings": settings, "inputs": inputs}
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def content_of(inputs: Mapping[StageName, MadeFrom]) -> str:
+    """sha256 over what the inputs hold: a key names them, but one that is made again may come out different."""
+    digests = json.dumps({name: source.digest for name, source in sorted(inputs.items())})
+    return hashlib.sha256(digests.encode()).hexdigest()

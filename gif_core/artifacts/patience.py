@@ -15,6 +15,7 @@ from botocore.exceptions import HTTPClientError, IncompleteReadError, NoCredenti
 from botocore.parsers import ResponseParserError
 
 from gif_core.artifacts.errors import StoreAwayError, StoreRefusedError
+from schemas.addresses import hide_credentials
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -92,11 +93,13 @@ class Patience:
         limit = min(HURRIED_SECONDS, self.seconds) if self._hurry.is_set() else self.seconds
         if waited >= limit:
             advice = f"run the same command again when it does ({SECONDS} says how long to wait)"
-            raise StoreAwayError(f"{self.url} has not answered for {waited:.0f} s: {error}; {advice}") from error
+            said = hide_credentials(str(error))
+            raise StoreAwayError(f"{self.url} has not answered for {waited:.0f} s: {said}; {advice}") from error
         seconds = min(seconds, limit - waited)
         if time.monotonic() - self._told > 1.0:
             self._told = time.monotonic()
-            logger.warning("%s: trying again in %.1f s (%s)", _what_happened(error), seconds, error)
+            said = hide_credentials(str(error))
+            logger.warning("%s: trying again in %.1f s (%s)", _what_happened(error), seconds, said)
         time.sleep(seconds) if self._hurry.is_set() else self._hurry.wait(seconds)
 
 
@@ -139,5 +142,5 @@ def _explain(error: Exception, url: str) -> StoreRefusedError | None:
         return StoreRefusedError(f"{url}: there is no such bucket; create it, or name another store")
     if isinstance(error, NoCredentialsError) or status in (401, 403):
         advice = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the block that GIF_S3_BLOCK names"
-        return StoreRefusedError(f"{url} refuses access ({code or error}); {advice}")
+        return StoreRefusedError(f"{url} refuses access ({code or hide_credentials(str(error))}); {advice}")
     return None

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import fsspec
 
+from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.found import FoundFile, FoundUpload
 from gif_core.artifacts.patience import Patience
 from gif_core.artifacts.verification import sha256_of
 from gif_core.log_lines import carrying_on
+from schemas.addresses import CREDENTIALS
 
 PART_BYTES: Final = 16 * 2**20
 MOST_PARTS: Final = 10_000
@@ -27,11 +29,14 @@ S3_OPTIONS: Final[dict[str, Any]] = {
     "config_kwargs": {
         "retries": {"total_max_attempts": 1},
         "connect_timeout": 10,
-        "read_timeout": 60,
+        "read_timeout": 180,
         "max_pool_connections": 4 * AT_ONCE,
     },
 }
-"""Repetition and parallel parts are ours: no layer below repeats what it does not tell of."""
+"""Repetition and parallel parts are ours: no layer below repeats what it does not tell of.
+
+The time to wait for an answer runs while a part goes up, so it must do for all parts at once on a slow line.
+"""
 
 
 class RemoteStorage:
@@ -40,7 +45,7 @@ class RemoteStorage:
     def __init__(self, url: str) -> None:
         """Open the file system of `url`; credentials and end point come from the environment."""
         self.is_s3 = url.startswith(("s3://", "s3a://"))
-        options = S3_OPTIONS | {"endpoint_url": os.environ.get("AWS_ENDPOINT_URL")} if self.is_s3 else {}
+        options = S3_OPTIONS | {"endpoint_url": _endpoint()} if self.is_s3 else {}
         self.fs, self.root = fsspec.url_to_fs(url, use_listings_cache=False, **options)
         if self.is_s3:
             self.fs.retries = 1
@@ -219,6 +224,14 @@ class RemoteStorage:
 
     def _at(self, path: str) -> str:
         return f"{self.root}/{path}" if path else str(self.root)
+
+
+def _endpoint() -> str | None:
+    """The server's address; one with credentials would end up in logs, and no signed request can be made to it."""
+    given = os.environ.get("AWS_ENDPOINT_URL")
+    if given and CREDENTIALS.search(given):
+        raise StoreError("AWS_ENDPOINT_URL carries credentials: give them in AWS_ACCESS_KEY_ID, not in the address")
+    return given
 
 
 def _is_precondition(error: OSError) -> bool:

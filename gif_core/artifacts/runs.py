@@ -47,6 +47,13 @@ def list_runs(store: ArtifactStore) -> list[RunRecord]:
     return [record for record in records if record is not None]
 
 
+def going_on(store: ArtifactStore, since: float) -> list[str]:
+    """Ids of the runs that have not ended, and have said something since then by the store's clock."""
+    said = {file.path: file.modified for file in store.storage.find("runs")}
+    running = [run.run_id for run in list_runs(store) if run.state == "running"]
+    return [run_id for run_id in running if said.get(f"runs/{run_id}.json", since) >= since]
+
+
 def find_run(store: ArtifactStore, text: str | None = None) -> RunRecord:
     """The one run whose id begins with `text`; without it the newest that has codes, or has anything at all."""
     runs = [run for run in list_runs(store) if (run.run_id.startswith(text) if text else run.stages)]

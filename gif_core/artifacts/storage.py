@@ -1,7 +1,6 @@
 """The few file operations the store is built on, for local disks; `remote` has them for object storage."""
 
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import fsspec
 
+from gif_core.artifacts.attempts import attempt_name
 from gif_core.artifacts.found import FoundFile, FoundUpload
 from gif_core.artifacts.verification import sha256_of
 
@@ -34,7 +34,7 @@ class LocalStorage:
         """The time by the clock that dates the files: another machine's, where the folder is mounted from one."""
         if not self.root.is_dir():
             return time.time()
-        probe = self._write_aside(self.root / "clock", b"")
+        probe = self._write_aside(self.root / "leases" / "clock", b"")
         try:
             return probe.stat().st_mtime
         finally:
@@ -117,7 +117,7 @@ class LocalStorage:
 
     def _write_aside(self, target: Path, content: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        temporary = target.with_name(f".{target.name}.{attempt_name()}")
         try:
             with temporary.open("wb") as file:
                 file.write(content)

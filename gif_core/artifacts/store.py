@@ -19,8 +19,10 @@ from pydantic import ValidationError
 
 from gif_core.artifacts import cache
 from gif_core.artifacts.artifact import Artifact, Draft, Origins
-from gif_core.artifacts.attempts import MARKER, abandon, adopt, attempt_name
+from gif_core.artifacts.attempts import abandon, attempt_name, begin_attempt
+from gif_core.artifacts.damage import note_path
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
+from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
 from gif_core.artifacts.verification import sha256_of
 from gif_core.log_lines import carrying_on
@@ -50,7 +52,7 @@ class ArtifactStore:
         return found.ref if found else None
 
     def look_up(self, ref: ArtifactRef, inputs: Origins = NO_ORIGINS) -> Artifact | None:
-        """The artifact, if it is published and every file is there in its full size.
+        """The artifact, if it is published, every file is there in its full size, and none has proved damaged.
 
         It must also have been made from what these `inputs` hold now: an input that was made again and came out
         different leaves what depends on it out of date.
@@ -64,7 +66,7 @@ class ArtifactStore:
         folder = _folder(ref)
         sizes = {found.path: found.size for found in self.storage.find(folder)}
         whole = all(sizes.get(f"{folder}/{file.path}") == file.size for file in manifest.files)
-        return Artifact(ref, manifest, self.storage) if whole else None
+        return Artifact(ref, manifest, self.storage) if whole and note_path(manifest) not in sizes else None
 
     def open(self, ref: ArtifactRef) -> Artifact:
         """Open an artifact for reading."""
@@ -79,26 +81,25 @@ class ArtifactStore:
     ) -> Iterator[Draft]:
         """A folder to write an artifact's files in; whatever was not published is removed at the end.
 
-        With `resume` the folder is the one that a dead or failed attempt at the same artifact left, if there is one,
-        and when this attempt fails its folder stays for the next.
+        With `resume` the folder is the one that a dead or failed attempt at the same artifact left, if there is one
+        that was made from what these inputs hold, and when this attempt fails its folder stays for the next.
         """
         attempt = attempt_name()
         local = self.storage.local_path(f"{_folder(ref)}/{attempt}")
         folder = cache.draft_folder(attempt) if local is None else local
-        if not resume or not adopt(folder, _folder(ref), published=self._published_attempt(ref)):
-            folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).write_text(_folder(ref))
+        purpose = f"{_folder(ref)} from {content_of(inputs)}"
         draft = Draft(ref, settings, inputs, attempt, folder)
-        try:
-            yield draft
-        except BaseException as error:
-            with self.storage.hurried():
-                self._close_draft(draft, remote=local is None, keep=resume)
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                advice = "free some space and run again; what was published before is whole"
-                raise DiskFullError(errno.ENOSPC, f"the disk of {folder} is full: {advice}") from error
-            raise
-        self._close_draft(draft, remote=local is None, keep=False)
+        with begin_attempt(folder, purpose, resume=resume, published=lambda: self._published_attempt(ref)):
+            try:
+                yield draft
+            except BaseException as error:
+                with self.storage.hurried():
+                    self._close_draft(draft, remote=local is None, keep=resume)
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                    advice = "free some space and run again; what was published before is whole"
+                    raise DiskFullError(errno.ENOSPC, f"the disk of {folder} is full: {advice}") from error
+                raise
+            self._close_draft(draft, remote=local is None, keep=False)
 
     def _close_draft(self, draft: Draft, *, remote: bool, keep: bool) -> None:
         """Remove all but what is published: the whole folder, or what is hidden in it.
@@ -122,7 +123,8 @@ class ArtifactStore:
     def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
         """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
 
-        A manifest whose files are lost, or that was made from other inputs, is replaced, as is any with `replace`.
+        A manifest whose files are lost or damaged, or that was made from other inputs, is replaced, as is any with
+        `replace`.
         """
         manifest = Manifest(
             stage=draft.ref.stage,
@@ -165,7 +167,7 @@ class ArtifactStore:
             manifest = self._manifest(ref)
         except ArtifactDamagedError:
             return None
-        return manifest.files[0].path.split("/")[0] if manifest and manifest.files else None
+        return manifest.attempt if manifest else None
 
     def begin_storing(self, draft: Draft, pattern: str) -> None:
         """Digest and store files that are finished and will not change, while the stage goes on with others."""

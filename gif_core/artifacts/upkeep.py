@@ -2,22 +2,29 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from gif_core.artifacts.attempts import MARKER, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
+from gif_core.artifacts.damage import note_path, stored_fault
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.found import FoundFile, FoundUpload
 from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.parts import PARTS, parts_of
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts.runs import going_on
 from gif_core.artifacts.store import MANIFEST, ArtifactStore
-from schemas.artifacts import ArtifactRef, StoredFile
+from schemas.artifacts import ArtifactRef
 from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
 PARTS_KEPT = 7
 """Times longer than other leftovers that parts are kept, for a killed run to go on with."""
+RESULTS: Final = "prefect"
+"""Where Prefect's results lie."""
+RESULTS_KEPT = 30
+"""Days that they are kept."""
+SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS)
 PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
 """The stages that are made in parts."""
 
@@ -65,16 +72,8 @@ def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[
             yield Checked(str(ref), MANIFEST, str(error))
             continue
         for file in artifact.manifest.files:
-            yield Checked(str(ref), file.name, _fault(store, f"{ref.stage}/{ref.key}/{file.path}", file))
-
-
-def _fault(store: ArtifactStore, path: str, file: StoredFile) -> str | None:
-    """What is wrong with the file where it is stored; the read cache has no say."""
-    try:
-        found = store.storage.sha256(path)
-    except FileNotFoundError:
-        return "it is missing"
-    return None if found == file.sha256 else f"its sha256 is {found} where the manifest says {file.sha256}"
+            fault = stored_fault(store.storage, f"{ref.stage}/{ref.key}/{file.path}", file)
+            yield Checked(str(ref), file.name, fault)
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:
@@ -103,8 +102,9 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
         and _is_over(place, attempt, written, now - older_than)
     ]
     kept = now - PARTS_KEPT * older_than
-    uploads = _old_uploads(store, held, now - older_than)
-    return [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, held, kept), *ended, *uploads]
+    found = [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, held, kept), *ended]
+    found += [*_old_uploads(store, held, now - older_than), *_half_written(store, now - older_than)]
+    return [*found, *_old_results(store, now - RESULTS_KEPT * DAY)]
 
 
 def _leases(store: ArtifactStore, before: float) -> tuple[list[Leftover], set[str]]:
@@ -124,8 +124,7 @@ def _old_uploads(store: ArtifactStore, held: set[str], before: float) -> Iterato
     """Uploads in parts that were never put together."""
     for upload in store.storage.find_uploads():
         owner = owner_state(upload.path.split("/")[2]) if upload.path.count("/") > 2 else "unknown"
-        is_held = "/".join(upload.path.split("/")[:2]) in held
-        if owner == "dead" or (owner == "unknown" and not is_held and upload.begun < before):
+        if owner == "dead" or (owner == "unknown" and _is_for(upload.path) not in held and upload.begun < before):
             yield Leftover(upload.path, 0, upload)
 
 
@@ -135,8 +134,34 @@ def _old_checkpoints(store: ArtifactStore, held: set[str], before: float) -> Ite
     for file in store.storage.find(CHECKPOINTS):
         found.setdefault("/".join(file.path.split("/")[:3]), Attempt()).add(file)
     for folder, seen in sorted(found.items()):
-        if seen.touched < before and folder.partition("/")[2].rpartition("-")[0] not in held:
+        if seen.touched < before and _is_for(folder) not in held:
             yield Leftover(folder, seen.size)
+
+
+def _is_for(path: str) -> str:
+    """The artifact, `stage/key`, that a file of an attempt or of a checkpoint is for."""
+    stage, key = (*path.removeprefix(f"{CHECKPOINTS}/").split("/"), "")[:2]
+    return f"{stage}/{key.partition('-')[0]}"
+
+
+def _old_results(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+    """Results of Prefect's runs that nobody will ask for any more."""
+    for file in store.storage.find(RESULTS):
+        if file.modified < before and not _is_unnamed(file):
+            yield Leftover(file.path, file.size)
+
+
+def _half_written(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+    """Small files of a disk whose writers died before they had their names."""
+    for folder in SMALL_FILES:
+        for file in filter(_is_unnamed, store.storage.find(folder)):
+            owner = owner_state(file.path.rpartition(".")[2])
+            if owner == "dead" or (owner == "unknown" and file.modified < before):
+                yield Leftover(file.path, file.size)
+
+
+def _is_unnamed(file: FoundFile) -> bool:
+    return file.path.rpartition("/")[2].startswith(".")
 
 
 def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[Leftover]:
@@ -144,9 +169,7 @@ def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[L
 
     All stay while a run goes on, unless it has said nothing for a week, and when it cannot be told what is in use.
     """
-    said = {file.path: file.modified for file in store.storage.find("runs")}
-    week_ago = now - PARTS_KEPT * DAY
-    if any(run.state == "running" and said.get(f"runs/{run.run_id}.json", now) > week_ago for run in list_runs(store)):
+    if going_on(store, now - PARTS_KEPT * DAY):
         return
     try:
         used = {name for ref in store.refs() if ref.stage in PARTED for name in parts_of(store.open(ref))}
@@ -189,6 +212,6 @@ def _published_places(store: ArtifactStore) -> set[str]:
         except ArtifactDamagedError:
             places |= {"/".join(file.path.split("/")[:3]) for file in store.storage.find(folder)}
             continue
-        places.add(f"{folder}/{MANIFEST}")
+        places |= {f"{folder}/{MANIFEST}", note_path(manifest)}
         places |= {f"{folder}/{file.path.split('/')[0]}" for file in manifest.files}
     return places

@@ -1,7 +1,9 @@
 """A store on the real S3 server, reached through a proxy that a test may let fail."""
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,26 @@ def remote(proxy: FaultyProxy, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> 
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     """On a local disk, and behind the proxy."""
     return ArtifactStore(str(tmp_path / "store")) if request.param == "local" else request.getfixturevalue("remote")
+
+
+Act = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def act() -> Iterator[Act]:
+    """Does something to a store in a process of its own, which is always ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(what: str, store: ArtifactStore, *sizes: int) -> subprocess.Popen[str]:
+        script, pipe = str(Path(__file__).with_name("acting.py")), subprocess.PIPE
+        command = [sys.executable, script, what, store.storage.url, *map(str, sizes)]
+        started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=Path(__file__).parents[2]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

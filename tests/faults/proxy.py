@@ -11,9 +11,9 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
-Fate = Literal["pass", "500", "503", "lost", "cut", "stop"]
-"""What becomes of a request: answered with an error, carried out with its answer lost or cut in the middle, or the
-server is away from this moment on."""
+Fate = Literal["pass", "500", "503", "lost", "cut", "hold", "stop"]
+"""What becomes of a request: answered with an error, carried out with its answer lost or cut in the middle, never taken
+nor answered, or the server is away from this moment on."""
 Decide = Callable[[str, str], Fate]
 BLOCK = 2**16
 
@@ -26,6 +26,8 @@ class FaultyProxy:
         self.decide: Decide = lambda method, path: "pass"
         self.seconds_away = 3.0
         self.delay = 0.0
+        self.seconds_per_block = 0.0
+        self.held = threading.Event()
         self.skew = timedelta(0)
         self.seen: list[tuple[str, str]] = []
         self.port = 0
@@ -113,7 +115,10 @@ class FaultyProxy:
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(self.seconds_away)
             return False
-        body = await _read_body(reader, head)
+        if fate == "hold":
+            self.held.set()
+            await asyncio.sleep(3600)
+        body = await self._take(reader, head)
         if fate in ("500", "503"):
             writer.write(_error(int(fate), method == b"HEAD"))
             await writer.drain()
@@ -122,9 +127,26 @@ class FaultyProxy:
         if fate == "lost":
             return False
         writer.write(answer)
-        writer.write(content[: len(content) // 2] if fate == "cut" else content)
-        await writer.drain()
+        await self._give(writer, content[: len(content) // 2] if fate == "cut" else content)
         return fate != "cut"
+
+    async def _take(self, reader: asyncio.StreamReader, head: bytes) -> bytes:
+        """The body of a request, at the speed of this network."""
+        length = re.search(rb"\r\ncontent-length: *([0-9]+)", head, re.I)
+        if not self.seconds_per_block or not length:
+            return await _read_body(reader, head)
+        body = b""
+        while len(body) < int(length[1]):
+            await asyncio.sleep(self.seconds_per_block)
+            body += await reader.readexactly(min(BLOCK, int(length[1]) - len(body)))
+        return body
+
+    async def _give(self, writer: asyncio.StreamWriter, content: bytes) -> None:
+        for start in range(0, len(content), BLOCK if self.seconds_per_block else max(len(content), 1)):
+            writer.write(content[start : start + BLOCK] if self.seconds_per_block else content)
+            await writer.drain()
+            await asyncio.sleep(self.seconds_per_block)
+        await writer.drain()
 
     async def _ask(self, head: bytes, body: bytes, is_head: bool) -> tuple[bytes, bytes]:
         """The real server's answer, dated by its clock as this proxy would have it."""

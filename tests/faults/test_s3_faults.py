@@ -1,17 +1,28 @@
 """The S3 server goes away, is slow, errs, and loses answers: nothing is lost, and the message says what happened."""
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
+from flows import stages
 from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import remote as remote_module
 from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.errors import StoreAwayError, StoreRefusedError
+from gif_core.artifacts.errors import StoreAwayError, StoreError, StoreRefusedError
+from gif_core.artifacts.leases import only_one
+from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from schemas.artifacts import ArtifactRef
+from schemas.run import RunConfig
+from schemas.stages import STAGES
+from tests.conftest import bucket_exists, ports_of_weed, weed_server
+from tests.faults.conftest import SMALL_PART, Act
 from tests.faults.proxy import Fate, FaultyProxy
 
 KEY = "a" * 64
@@ -77,6 +88,39 @@ def test_a_server_that_stops_for_half_a_minute_is_waited_for(
     survives_being_away(remote, proxy, large, caplog, 30)
 
 
+@pytest.mark.slow
+def test_a_server_that_is_killed_in_the_middle_of_an_upload_and_started_again_has_lost_nothing(
+    s3_server: str, tmp_path: Path, large: bytes, monkeypatch: pytest.MonkeyPatch, wait: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(remote_module, "PART_BYTES", SMALL_PART)
+    monkeypatch.setenv("GIF_CACHE", str(tmp_path / "cache"))
+    data, ports = tmp_path / "s3", ports_of_weed()
+    data.mkdir()
+    endpoint = f"http://127.0.0.1:{ports['s3']}"
+    with ExitStack() as servers, FaultyProxy(endpoint).running() as proxy:
+        first = servers.enter_context(weed_server(data, ports))
+        wait(lambda: bucket_exists(endpoint), seconds=60, what="the server's bucket", log=data / "weed.log")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        store = ArtifactStore("s3://gif/x")
+        before = publish(store, b"before", "b" * 64)
+
+        def kill_at_the_third_part(method: str, path: str) -> Fate:
+            if method == "PUT" and "partNumber=3" in path and first.poll() is None:
+                os.killpg(first.pid, signal.SIGKILL)
+                first.wait()
+                servers.enter_context(weed_server(data, ports))
+            return "pass"
+
+        proxy.decide = kill_at_the_third_part
+        refs = [before, publish(store, large)]
+        assert first.poll() == -signal.SIGKILL
+        forget_downloads()
+        assert [check.fault for check in verify_artifacts(store, refs) if check.fault] == []
+        assert store.open(refs[1]).path("backbone").read_bytes() == large
+        assert nothing_stays()
+        assert list(store.storage.find_uploads()) == []
+
+
 def test_errors_at_a_tenth_of_all_requests_cost_time_and_nothing_else(
     remote: ArtifactStore, proxy: FaultyProxy, large: bytes
 ) -> None:
@@ -93,6 +137,10 @@ def test_errors_at_a_tenth_of_all_requests_cost_time_and_nothing_else(
     assert remote.refs() == refs
     assert [check.fault for check in verify_artifacts(remote, refs) if check.fault] == []
     assert len(proxy.seen) > 200
+    proxy.decide = lambda method, path: "pass"
+    assert nothing_stays()
+    assert list(remote.storage.find_uploads()) == []
+    assert len(list(remote.storage.find("training"))) == 3 * len(refs), "one attempt of each, and its manifest"
 
 
 def test_connections_that_break_in_the_middle_of_an_answer_are_made_anew(
@@ -106,11 +154,19 @@ def test_connections_that_break_in_the_middle_of_an_answer_are_made_anew(
     assert nothing_stays()
 
 
-def test_a_slow_server_is_no_error(remote: ArtifactStore, proxy: FaultyProxy) -> None:
-    proxy.delay = 0.3
-    ref = publish(remote, b"slowly")
+def test_a_slow_server_is_no_error(
+    s3_url: str, proxy: FaultyProxy, large: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file takes longer to come than the longest silence that is borne: some of it comes all the time."""
+    options = {**remote_module.S3_OPTIONS["config_kwargs"], "read_timeout": 2}
+    monkeypatch.setitem(remote_module.S3_OPTIONS, "config_kwargs", options)
+    store, content = ArtifactStore(s3_url), large[: 2**19]
+    proxy.delay, proxy.seconds_per_block = 0.05, 0.1
+    ref = publish(store, content)
     forget_downloads()
-    assert remote.open(ref).path("backbone").read_bytes() == b"slowly"
+    proxy.seconds_per_block = 0.35
+    assert store.open(ref).path("backbone").read_bytes() == content
+    assert "trying again" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -164,6 +220,28 @@ def test_a_server_that_stays_away_is_told_with_what_to_do_and_the_next_run_compl
     assert [check.fault for check in verify_artifacts(patient, [ref])] == [None, None]
 
 
+def test_credentials_in_the_servers_address_are_refused_and_neither_logged_nor_told_nor_stored(
+    remote: ArtifactStore, tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = "http://me:s3cret-w0rd@127.0.0.1"
+
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionError(f"{address} does not answer")
+
+    monkeypatch.setattr(remote.storage.patience, "seconds", 0.5)
+    with pytest.raises(StoreAwayError, match=r"http://…@127\.0\.0\.1 does not answer"):
+        remote.storage.patience(fail)
+    assert "trying again in" in caplog.text
+    assert "s3cret" not in caplog.text
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL carries credentials: give them in AWS_ACCESS_KEY_ID"):
+        ArtifactStore(remote.storage.url)
+    monkeypatch.setattr(stages, "run_stage", fail)
+    with pytest.raises(ConnectionError):
+        stages.run_stages(tiny, STAGES)
+    assert list_runs(ArtifactStore(tiny.store))[0].error == "ConnectionError: http://…@127.0.0.1 does not answer"
+
+
 def test_a_wrong_bucket_and_wrong_credentials_are_told_at_once(
     remote: ArtifactStore, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,7 +258,47 @@ def test_a_wrong_bucket_and_wrong_credentials_are_told_at_once(
     assert "trying again" not in caplog.text
 
 
-def test_uploads_that_a_killed_process_left_are_swept(remote: ArtifactStore) -> None:
+def hold_part(number: int) -> Callable[[str, str], Fate]:
+    return lambda method, path: "hold" if method == "PUT" and f"partNumber={number}" in path else "pass"
+
+
+def test_uploads_that_a_killed_process_left_are_swept(remote: ArtifactStore, proxy: FaultyProxy, act: Act) -> None:
+    proxy.decide = hold_part(2)
+    uploading = act("publish", remote, 40_000_000)
+    assert proxy.held.wait(60)
+    assert find_leftovers(remote, older_than=-60) == [], "it is at it"
+    uploading.kill()
+    uploading.wait()
+    leftovers = find_leftovers(remote)
+    assert [leftover.path.rpartition("/")[2] for leftover in leftovers] == ["model"]
+    remove_leftovers(remote, leftovers)
+    assert list(remote.storage.find_uploads()) == []
+    assert nothing_stays()
+
+
+def test_the_upload_of_a_checkpoint_is_swept_when_its_process_is_killed_and_never_while_it_holds_a_lease(
+    remote: ArtifactStore, proxy: FaultyProxy, act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    proxy.decide = hold_part(2)
+    uploading = act("checkpoint", remote, 40_000_000)
+    assert proxy.held.wait(60)
+    with only_one(remote.storage, remote.ref("training", KEY)):
+        assert find_leftovers(remote, older_than=-60) == []
+    uploading.kill()
+    uploading.wait()
+    assert not nothing_stays()
+    assert list(tmp_path.glob("gif-*")) == []
+    ref = publish(remote, b"next")
+    assert nothing_stays(), "the next file on its way takes the place of what the dead left"
+    leftovers = find_leftovers(remote, older_than=-60)
+    assert [leftover.path.split("/")[0] for leftover in leftovers] == ["checkpoints"]
+    remove_leftovers(remote, leftovers)
+    assert list(remote.storage.find_uploads()) == []
+    assert remote.find("training", KEY) == ref
+
+
+def test_uploads_of_another_machine_are_swept_when_they_are_old(remote: ArtifactStore) -> None:
     from gif_core.artifacts.remote import RemoteStorage
 
     assert isinstance(remote.storage, RemoteStorage)

@@ -3,21 +3,30 @@
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from prefect import flow
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactStore
-from gif_core.artifacts.attempts import MARKER
+from flows.stages import run_stages
+from gif_core.artifacts import ArtifactStore, FileDamagedError
+from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.cache import cache_folder
+from gif_core.artifacts.damage import condemning
 from gif_core.artifacts.errors import DiskFullError
+from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
-from schemas.artifacts import ArtifactRef
+from schemas.artifacts import ArtifactRef, RunRecord
+from schemas.run import RunConfig
+from schemas.stages import STAGES, StageName
+from tests.faults.conftest import Act
 from tests.faults.proxy import FaultyProxy
 
 KEY = "a" * 64
+MENDED = {"ingestion": "reused", "embedding": "computed", "separation": "computed"}
 
 
 def publish(store: ArtifactStore, content: bytes, *, replace: bool = False) -> ArtifactRef:
@@ -92,19 +101,112 @@ def test_a_cache_on_a_full_disk_leaves_no_half_download(
     assert list((small_disk / "cache" / "partial").glob("*")) == []
 
 
-def test_a_flipped_bit_is_found_by_reading_and_by_verifying_and_mended_by_making_it_again(
-    store: ArtifactStore,
-) -> None:
-    ref = publish(store, bytes(1000))
-    (file,) = store.open(ref).manifest.files
-    store.storage.replace(f"training/{KEY}/{file.path}", bytes(500) + b"\x01" + bytes(499))
+def flip_a_bit(store: ArtifactStore, ref: ArtifactRef, name: str = "model") -> None:
+    """Damage a stored file where nobody sees it but who reads all of it; on a disk, in all places that are linked."""
+    path = f"{ref.stage}/{ref.key}/{store.open(ref).stored(name).path}"
+    content = bytearray(store.storage.read(path))
+    content[len(content) // 2] ^= 1
+    local = store.storage.local_path(path)
+    local.write_bytes(content) if local else store.storage.replace(path, bytes(content))
     forget_downloads()
-    with pytest.raises(ArtifactDamagedError, match=r"sha256.*rebuild it with 'gif run --refresh training'"):
+
+
+def test_a_flipped_bit_is_found_by_reading_and_by_verifying_and_condemns_nothing(store: ArtifactStore) -> None:
+    ref = publish(store, bytes(1000))
+    flip_a_bit(store, ref)
+    with pytest.raises(FileDamagedError, match=r"sha256.*rebuild it with 'gif run --refresh training'"):
         store.open(ref).path("model")
     assert len(faults(store)) == 1
-    publish(store, bytes(1000), replace=True)
-    assert faults(store) == []
+    assert store.find("training", KEY) == ref, "whoever only reads leaves everything as it is"
+
+
+def test_a_run_puts_a_damaged_artifact_out_of_use_and_the_next_one_publishes_it_again(store: ArtifactStore) -> None:
+    ref = publish(store, bytes(1000))
+    flip_a_bit(store, ref)
+    for _ in ("one reader", "another"):
+        with pytest.raises(FileDamagedError, match="it is out of use from now on: run again"), condemning(store):
+            store.open(ref).path("model")
+    assert store.find("training", KEY) is None
+    remove_leftovers(store, find_leftovers(store, older_than=-60))
+    assert store.find("training", KEY) is None, "no sweep brings it back"
+    publish(store, bytes(1000))
+    assert store.find("training", KEY) == ref
     assert store.open(ref).path("model").read_bytes() == bytes(1000)
+    assert faults(store) == []
+
+
+def test_a_reader_of_the_old_files_condemns_nothing_that_was_made_again_meanwhile(store: ArtifactStore) -> None:
+    ref = publish(store, bytes(1000))
+    flip_a_bit(store, ref)
+    reading = store.open(ref)
+    publish(store, b"new", replace=True)
+    with pytest.raises(FileDamagedError), condemning(store):
+        reading.path("model")
+    assert store.find("training", KEY) == ref
+    assert [file.path for file in store.storage.find("training") if "damaged-" in file.path] == []
+
+
+def test_an_artifact_that_shares_the_damaged_file_is_put_out_of_use_too_and_one_with_a_whole_copy_is_not(
+    store: ArtifactStore,
+) -> None:
+    base = publish(store, bytes(1000))
+    with store.draft(store.ref("training", "b" * 64), {}, {}) as draft:
+        draft.carry(store.open(base), ["model"])
+        grown = store.publish(draft)
+    flip_a_bit(store, grown)
+    with pytest.raises(FileDamagedError), condemning(store):
+        store.open(grown).path("model")
+    assert store.find("training", grown.key) is None
+    is_linked = store.storage.local_path("") is not None
+    assert (store.find("training", KEY) is None) == is_linked
+
+
+def test_bytes_that_were_damaged_on_their_way_are_fetched_again_and_condemn_nothing(
+    remote: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = publish(remote, bytes(1000))
+    forget_downloads()
+    download, times = type(remote.storage).download, []
+
+    def damaged_once(storage: Storage, path: str, target: Path) -> str:
+        times.append(path)
+        return download(storage, path, target) if len(times) > 1 else "0" * 64
+
+    monkeypatch.setattr(type(remote.storage), "download", damaged_once)
+    with condemning(remote):
+        assert remote.open(ref).path("model").read_bytes() == bytes(1000)
+    assert len(times) == 2
+    assert remote.find("training", KEY) == ref
+
+
+@flow(name="some stages", validate_parameters=False, persist_result=False)
+def run_some(config: RunConfig, selected: Sequence[StageName], refresh: Sequence[StageName] = ()) -> RunRecord:
+    return run_stages(config, selected, refresh)
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_run_that_meets_a_flipped_bit_makes_that_stage_again_and_what_follows_is_not_out_of_date(
+    tiny: RunConfig,
+) -> None:
+    store = ArtifactStore(tiny.store)
+    first = run_some(tiny, STAGES[:3])
+    flip_a_bit(store, store.ref("embedding", first.stages["embedding"].key), "vectors.parquet")
+    again = run_some(tiny, STAGES[:3], refresh=["separation"])
+    assert {stage: done.action for stage, done in again.stages.items()} == MENDED
+    assert faults(store) == []
+    assert {done.action for done in run_some(tiny, STAGES[:3]).stages.values()} == {"reused"}
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_stage_alone_fails_on_a_flipped_bit_before_it_and_the_next_run_completes(tiny: RunConfig) -> None:
+    store = ArtifactStore(tiny.store)
+    first = run_some(tiny, STAGES[:2])
+    flip_a_bit(store, store.ref("embedding", first.stages["embedding"].key), "vectors.parquet")
+    with pytest.raises(FileDamagedError, match="it is out of use from now on: run again"):
+        run_some(tiny, ["separation"])
+    assert list_runs(store)[0].state == "failed"
+    again = run_some(tiny, STAGES[:3])
+    assert {stage: done.action for stage, done in again.stages.items()} == MENDED
 
 
 def test_a_half_written_artifact_does_not_exist_for_anybody_and_blocks_nobody(store: ArtifactStore) -> None:
@@ -115,7 +217,8 @@ def test_a_half_written_artifact_does_not_exist_for_anybody_and_blocks_nobody(st
     ref = publish(store, b"whole")
     assert store.open(ref).path("model").read_bytes() == b"whole"
     remove_leftovers(store, find_leftovers(store, older_than=-60))
-    assert {file.path.split("/")[2].split("-")[0] for file in store.storage.find("training")} != {"otherhost"}
+    left = {file.path.split("/")[2].split("-")[0] for file in store.storage.find("training")}
+    assert left == {"manifest.json", this_host()}
     assert faults(store) == []
 
 
@@ -157,10 +260,15 @@ def test_an_attempt_from_the_future_of_a_mounted_disk_is_no_leftover(tmp_path: P
     assert find_leftovers(store) == []
 
 
-def test_sweeping_while_a_run_reads_takes_nothing_from_it(store: ArtifactStore) -> None:
-    reading = store.open(publish(store, b"old"))
-    publish(store, b"new", replace=True)
+def test_sweeping_while_a_run_reads_takes_nothing_from_it(store: ArtifactStore, act: Act) -> None:
+    assert act("publish", store, 1000).wait(60) == 0, "nobody lives whose attempt this is"
     forget_downloads()
+    reader = act("read", store)
+    assert reader.stdout
+    old = reader.stdout.readline()
+    ref = publish(store, b"new", replace=True)
     remove_leftovers(store, find_leftovers(store))
-    assert reading.path("model").read_bytes() == b"old"
-    assert store.open(reading.ref).path("model").read_bytes() == b"new"
+    assert reader.communicate("go on\n", timeout=60)[0] == old
+    assert store.open(ref).path("model").read_bytes() == b"new"
+    remove_leftovers(store, find_leftovers(store, older_than=-60))
+    assert len(list(store.storage.find("training"))) == 2, "a day later nothing is left of the old one"

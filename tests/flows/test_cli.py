@@ -101,6 +101,7 @@ def test_artifacts_are_listed_shown_verified_and_cleaned_up(after_a_run) -> None
     assert "codes.duckdb" in after_a_run("artifacts", "show", "tokenization@latest")
     assert "0 damaged" in after_a_run("artifacts", "verify")
     assert "0 leftovers" in after_a_run("artifacts", "gc", "--dry")
+    assert "would be removed: --yes removes them" in after_a_run("artifacts", "prune", "--keep-runs", "1")
 
 
 def test_runs_are_listed_and_shown_with_their_settings(after_a_run) -> None:

@@ -1,6 +1,7 @@
 """kill -9 in the middle of any stage: nothing published is lost, and the same command carries on."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -71,6 +72,37 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
     remove_leftovers(store, leftovers)
     assert find_leftovers(store, older_than=0) == []
     assert len(store.refs()) == len(STAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["separation", "training"])
+def test_a_kill_of_a_run_on_an_s3_store_loses_nothing_and_the_same_command_completes(
+    tmp_path: Path,
+    stage: str,
+    s3_url: str,
+    prefect_api: str,
+    tiny_settings: dict[str, object],
+    wait: Callable[..., None],
+) -> None:
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
+    store, settings = ArtifactStore(s3_url), {"GIF_STORE": s3_url, "PREFECT_API_URL": prefect_api}
+
+    def has_begun() -> bool:
+        markers = (tmp_path / "cache" / "drafts").glob(f"*/{MARKER}")
+        return any(marker.read_text().startswith(f"{stage}/") for marker in markers)
+
+    process = start(tmp_path, **settings)
+    wait(has_begun, seconds=180, what=stage, log=tmp_path / "gif.log")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert list_runs(store)[0].state == "interrupted"
+    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert start(tmp_path, **settings).wait(300) == 0, (tmp_path / "gif.log").read_text()
+    assert {ref.stage for ref in store.refs()} == set(STAGES)
+    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    remove_leftovers(store, find_leftovers(store))
+    assert [path for kind in ("drafts", "partial") for path in (tmp_path / "cache" / kind).glob("*")] == []
+    assert list(store.storage.find("leases")) == []
 
 
 def descendants(process: int) -> set[int]:

@@ -29,14 +29,19 @@ def vectors() -> NDArray[np.float32]:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.fixture
-def embedding(tmp_path: Path, vectors: NDArray[np.float32]) -> ArtifactRef:
-    store = ArtifactStore(str(tmp_path / "store"))
+def embed(folder: Path, vectors: NDArray[np.float32]) -> ArtifactRef:
+    """Publish these vectors, in place of others if there are any."""
+    store = ArtifactStore(str(folder / "store"))
     with store.draft(store.ref("embedding", "e" * 64), {}, {}) as draft:
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIMENSION)
         table = pa.table({"identity_id": np.arange(COUNT), "vector": column})
         pq.write_table(table, draft.folder / "vectors.parquet", row_group_size=50)
-        return store.publish(draft)
+        return store.publish(draft, replace=True)
+
+
+@pytest.fixture
+def embedding(tmp_path: Path, vectors: NDArray[np.float32]) -> ArtifactRef:
+    return embed(tmp_path, vectors)
 
 
 @pytest.fixture
@@ -104,6 +109,20 @@ def test_a_failed_run_is_carried_on_and_a_refreshed_one_is_made_anew(
     assert np.array_equal(code_vectors(run(refresh=True)), expected)
     assert epochs == [1, 2, 3, 4, 5]
     assert not list((tmp_path / "store").rglob(STATE))
+
+
+def test_what_a_failed_run_made_of_other_vectors_is_not_carried_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: NDArray[np.float32]
+) -> None:
+    real_job, real_measure = module.SeparationJob, module.measure_distances
+    monkeypatch.setattr(module, "SeparationJob", lambda **given: real_job(**given, checkpoint_seconds=0))
+    monkeypatch.setattr(module, "measure_distances", lambda _: (_ for _ in ()).throw(ConnectionError))
+    with pytest.raises(ConnectionError):
+        run()
+    monkeypatch.setattr(module, "measure_distances", real_measure)
+    embed(tmp_path, vectors[::-1].copy())
+    carried_on = code_vectors(run())
+    assert np.array_equal(carried_on, code_vectors(run(refresh=True)))
 
 
 @pytest.mark.slow

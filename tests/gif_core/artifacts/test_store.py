@@ -1,12 +1,15 @@
 import contextlib
 import json
+import os
+import signal
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key
+from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key, attempts
 from gif_core.artifacts.artifact import Origins
 from gif_core.artifacts.cache import cache_folder
 from gif_core.artifacts.upkeep import verify_artifacts
@@ -93,6 +96,21 @@ def test_a_failed_attempt_that_can_be_resumed_is_given_to_the_next_one_of_the_sa
     with attempt(KEY) as again:
         assert not (again.folder / "codes.txt").exists()
     assert store.open(ref).path("codes.txt").read_text() == "done"
+
+
+def test_an_attempt_made_from_other_inputs_of_the_same_key_is_not_resumed(store: ArtifactStore) -> None:
+    def attempt(digest: str) -> AbstractContextManager[Draft]:
+        inputs = {"separation": MadeFrom(key="0" * 64, digest=digest * 64)}
+        return store.draft(store.ref("tokenization", KEY), {"length": 4}, inputs, resume=True)
+
+    with contextlib.suppress(KeyboardInterrupt), attempt("1") as failed:
+        (failed.folder / ".work").write_text("of the first vectors")
+        raise KeyboardInterrupt
+    with contextlib.suppress(KeyboardInterrupt), attempt("2") as other:
+        assert not (other.folder / ".work").exists()
+        raise KeyboardInterrupt
+    with attempt("1") as again:
+        assert (again.folder / ".work").read_text() == "of the first vectors"
 
 
 def test_finished_files_are_stored_while_others_are_still_written(store: ArtifactStore) -> None:
@@ -282,3 +300,43 @@ def test_a_manifest_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "tokenization" / KEY / "manifest.json").read_text())
     assert manifest["settings"] == {"length": 4}
     assert {file["name"] for file in manifest["files"]} == {"codes.txt", "parts/a.txt"}
+
+
+@contextlib.contextmanager
+def attempt_in_another_container(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Draft]:
+    """A draft whose process is known by another name than any that can be looked up here."""
+    with monkeypatch.context() as patch:
+        patch.setattr(attempts, "this_host", lambda: "host_0ther")
+        with store.draft(store.ref("tokenization", KEY), {}, INPUTS, resume=True) as draft:
+            (draft.folder / ".work").write_text("half")
+            patch.undo()
+            yield draft
+
+
+def resumed(store: ArtifactStore) -> bool:
+    """Whether an attempt finds something to go on with."""
+    with store.draft(store.ref("tokenization", KEY), {}, INPUTS, resume=True) as draft:
+        return (draft.folder / ".work").exists()
+
+
+def test_what_a_living_attempt_of_another_container_has_is_not_taken_and_what_it_gave_up_is(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.suppress(KeyboardInterrupt), attempt_in_another_container(store, monkeypatch) as draft:
+        assert not resumed(store)
+        assert (draft.folder / ".work").exists()
+        raise KeyboardInterrupt
+    assert resumed(store)
+
+
+@pytest.mark.parametrize("is_own_disk", [True, False])
+def test_what_was_left_before_a_reboot_is_taken_where_locks_are_seen_by_all_who_write(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, is_own_disk: bool
+) -> None:
+    if not is_own_disk:
+        monkeypatch.setattr(attempts, "OWN_DISKS", frozenset())
+    if (child := os.fork()) == 0:
+        with attempt_in_another_container(store, monkeypatch):
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert resumed(store) == is_own_disk

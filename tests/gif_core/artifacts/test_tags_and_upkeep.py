@@ -1,14 +1,16 @@
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.attempts import this_host
+from gif_core.artifacts.attempts import attempt_name, this_host
 from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve
-from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
+from gif_core.artifacts.upkeep import DAY, SMALL_FILES, find_leftovers, remove_leftovers, verify_artifacts
 from schemas.artifacts import ArtifactRef
 
 
@@ -120,3 +122,29 @@ def test_nothing_beside_a_manifest_that_cannot_be_read_is_removed(tmp_path: Path
     end_owner(store, ref)
     (tmp_path / "training" / ref.key / "manifest.json").write_text("{")
     assert find_leftovers(store, older_than=-60) == []
+
+
+def test_results_of_prefect_go_after_a_month_and_half_written_small_files_with_their_writers(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    of_the_dead = {f"{folder}/.x.json.{this_host()}-{ended.pid}-abc" for folder in SMALL_FILES}
+    of_the_living = {f"{folder}/.x.json.{attempt_name()}" for folder in SMALL_FILES}
+    elsewhere = {f"{folder}/.x.json.otherhost-1-abc" for folder in SMALL_FILES}
+    for path in (*of_the_dead, *of_the_living, *elsewhere, "prefect/young", "prefect/old"):
+        store.storage.replace(path, b"{}")
+    old = time.time() - 31 * DAY
+    os.utime(tmp_path / "prefect/old", (old, old))
+    assert {left.path for left in find_leftovers(store)} == {*of_the_dead, "prefect/old"}
+    assert {left.path for left in find_leftovers(store, older_than=-60)} == {*of_the_dead, *elsewhere, "prefect/old"}
+
+
+def test_a_kill_while_a_small_file_is_written_leaves_nothing_for_long(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    if (child := os.fork()) == 0:
+        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        move_tag(store, "champion", store.ref("training", "a" * 64))
+    os.waitpid(child, 0)
+    assert list_tags(store) == []
+    remove_leftovers(store, find_leftovers(store))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
