@@ -1,6 +1,7 @@
 """The flow `retrain`: new data → a challenger → the better of the two is champion."""
 
 import logging
+from functools import partial
 
 from prefect import flow
 from prefect.states import Completed
@@ -131,9 +132,9 @@ def _settle_codes(
 def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion) -> ArtifactRef:
     """The champion's scores on the sets of the challenger; stored like any others."""
     own = {each.ref.stage: each.ref for each in (champion.separation, champion.tokenization, champion.training)}
-    record = save_run(store, record, current="evaluation")
-    with ending_recorded(store, record):
-        ref, _ = run_stage("evaluation", config, refs_of(store, record) | own)
+    at_work = record.model_copy(update={"current": "evaluation"})
+    with ending_recorded(store, at_work):
+        ref, _ = run_stage("evaluation", config, refs_of(store, record) | own, partial(save_run, store, at_work))
     return ref
 
 

@@ -4,8 +4,9 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final
@@ -34,7 +35,7 @@ NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
 def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
-    """Run the selected stages on what the store holds, and write down after each what came of it."""
+    """Run the selected stages on what the store holds, and write down what came of it."""
     load_credentials()
     store = ArtifactStore(config.store)
     keep_results_in(store.storage.url)
@@ -60,17 +61,17 @@ def continue_run(
     record = record.model_copy(update={"config": config.model_dump(mode="json"), "state": "running"})
     while waiting:
         stage = waiting.pop(0)
-        with ending_recorded(store, record.model_copy(update={"current": stage})):
-            record = save_run(store, record, current=stage)
+        at_work = record.model_copy(update={"current": stage})
+        with ending_recorded(store, at_work), lines_about(run=record.run_id, stage=stage):
+            begins = partial(save_run, store, at_work)
             try:
-                with lines_about(run=record.run_id, stage=stage):
-                    refs[stage], done = run_stage(stage, config, refs, refresh=stage in anew, opened=opened)
+                refs[stage], done = run_stage(stage, config, refs, begins, refresh=stage in anew, opened=opened)
             except FileDamagedError as error:
                 waiting = _go_back(error, list(selected), gone_back)
                 opened.clear()
                 continue
-            anew.discard(stage)
-            record = record.model_copy(update={"stages": {**record.stages, stage: done}})
+        anew.discard(stage)
+        record = record.model_copy(update={"stages": {**record.stages, stage: done}})
     return save_run(store, record, state="completed" if ends else "running", current=None)
 
 
@@ -146,17 +147,22 @@ def run_stage(
     stage: StageName,
     config: RunConfig,
     refs: Mapping[StageName, ArtifactRef],
+    begins: Callable[[], object],
     *,
     refresh: bool = False,
     opened: dict[StageName, Artifact] | None = None,
 ) -> tuple[ArtifactRef, StageRecord]:
-    """Run one stage on what is given, without writing it down; `opened` is what the stages of a run open but once."""
+    """Run one stage on what is given, and call `begins` first if there is work to do.
+
+    What came of it is not written down here. `opened` is what the stages of a run open but once.
+    """
     started = time.monotonic()
     inputs = {name: refs[name] for name in INPUTS[stage]}
     opened = {} if opened is None else opened
     reused = None if refresh else _reuse(stage, config, inputs, opened)
     if reused:
         return reused, StageRecord(key=reused.key, action="reused", seconds=time.monotonic() - started)
+    begins()
     with MemoryWatch() as memory:
         state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
     opened.pop(stage, None)

@@ -148,6 +148,27 @@ def test_a_run_that_dies_with_its_worker_is_marked_crashed_by_the_watch_and_the_
     assert_it_went_on(folder)
 
 
+def test_a_run_ends_soon_after_its_killed_worker_and_says_so(
+    tmp_path: Path,
+    start_worker: Worker,
+    prefect_command: Command,
+    deployed: str,
+    long_training: dict[str, Any],
+    wait: Wait,
+) -> None:
+    with start_worker(tmp_path) as worker:
+        run = start_run(prefect_command, long_training)
+        wait(lambda: bool(checkpoints(tmp_path)), seconds=180, what="a checkpoint", log=tmp_path / "worker.log")
+        worker.kill()
+        worker.wait()
+        wait(lambda: read_run(deployed, run).state_name == "Crashed", seconds=60, what="its end")
+        wait(lambda: not find_processes(f"PREFECT__FLOW_RUN_ID={run}"), seconds=30, what="the end of its processes")
+    assert "aborted" in (read_run(deployed, run).state.message or "")  # type: ignore[union-attr]
+    assert_nothing_is_lost(tmp_path)
+    assert checkpoints(tmp_path), "from which the next run goes on"
+    assert list_runs(ArtifactStore(str(tmp_path / "store")))[0].state == "interrupted"
+
+
 @pytest.fixture
 def start_gif_run(folder: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts `gif run` in a process of its own, which tells what it says."""
