@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
@@ -123,11 +124,14 @@ def _bar(console: Console) -> Progress:
 
 
 def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID | None:
-    """Create or move the progress artifact of this task run, with its figures; outside Prefect there is none."""
+    """Create or move the progress artifact of this task run, with its figures; outside Prefect there is none.
+
+    A server that does not answer is not asked again until the next time: the work would wait for it.
+    """
     if TaskRunContext.get() is None:
         return None
     described = f"Progress of {name}" + (f": `{note}`" if note else "")
-    with warn_of_prefect("progress"):
+    with warn_of_prefect("progress"), temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
         if artifact is None:
             return create_progress_artifact(  # type: ignore[return-value]
                 progress=percent, key=f"progress-{name}", description=described

@@ -1,10 +1,15 @@
 """What Prefect's UI shows of a stage while it runs."""
 
+import socket
+import threading
+from collections.abc import Iterator
+
 import pytest
 from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterTaskRunId
-from prefect.context import TaskRunContext
+from prefect.context import SyncClientContext, TaskRunContext
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from tasks import progress
@@ -45,3 +50,55 @@ def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_figure
         (1, 25.0, "Progress of stage: `tokens 91 81%`"),
         (2, 50.0, "Progress of stage: `tokens 92 82%`"),
     ]
+
+
+class DeadServer:
+    """Takes connections and breaks every one of them off."""
+
+    def __init__(self) -> None:
+        self.listening, self.asked = socket.create_server(("127.0.0.1", 0)), 0
+        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}/api"
+        self.thread = threading.Thread(target=self.break_off)
+        self.thread.start()
+
+    def break_off(self) -> None:
+        while True:
+            connection, _ = self.listening.accept()
+            connection.close()
+            if not self.url:
+                return
+            self.asked += 1
+
+    def stop(self) -> None:
+        address, self.url = self.listening.getsockname(), ""
+        socket.create_connection(address).close()
+        self.thread.join()
+        self.listening.close()
+
+
+@pytest.fixture
+def dead_server() -> Iterator[DeadServer]:
+    server = DeadServer()
+    yield server
+    server.stop()
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_server_that_does_not_answer_is_asked_once_and_the_work_goes_on(
+    dead_server: DeadServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "UI_SECONDS", 0.0)
+
+    @task
+    def work() -> list[int]:
+        with temporary_settings({PREFECT_API_URL: dead_server.url}):
+            monkeypatch.setattr(SyncClientContext, "get", lambda: None)  # the run's client knows the real server
+            return list(track(range(2), "counting", lambda done: (done, 2)))
+
+    @flow
+    def counting() -> list[int]:
+        return work()
+
+    assert counting() == [0, 1]
+    assert dead_server.asked == 2, "once for each step"
+    assert "could not be shown progress" in caplog.text
