@@ -66,6 +66,8 @@ def figure_name(name: str) -> str:
         if name.startswith(f"{rate}_"):
             what, at = rate.upper().split("_AT_")
             return f"{what} at {at} {100 * float(name.removeprefix(f'{rate}_')):g}%"
+    if name.startswith("threshold_"):
+        return f"{name.removeprefix('threshold_').upper()} at threshold"
     return plain_name(name)
 
 
