@@ -128,11 +128,11 @@ def steps_reached(store: ArtifactStore) -> list[int]:
 
 def training_processes(store: ArtifactStore) -> list[int]:
     """Processes that train for this store."""
-    place, found = store.storage.url, []
+    place, found = f"GIF_STORE={store.storage.url}\0".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (process / "cmdline").read_bytes().decode(errors="replace")
-            if "gif_core.training_worker" in words and place in words:
+            trains = b"gif_core.training_worker" in (process / "cmdline").read_bytes()
+            if trains and place in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
 
