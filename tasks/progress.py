@@ -131,7 +131,7 @@ def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID |
     if TaskRunContext.get() is None:
         return None
     described = f"Progress of {name}" + (f": `{note}`" if note else "")
-    with warn_of_prefect("progress"), temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+    with warn_of_prefect("progress", retries=0):
         if artifact is None:
             return create_progress_artifact(  # type: ignore[return-value]
                 progress=percent, key=f"progress-{name}", description=described
@@ -141,9 +141,10 @@ def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID |
 
 
 @contextmanager
-def warn_of_prefect(what: str) -> Iterator[None]:
-    """Work goes on when Prefect's server cannot be told about it."""
+def warn_of_prefect(what: str, retries: int = 1) -> Iterator[None]:
+    """Work goes on when Prefect's server cannot be told about it, and does not wait a minute, as its client would."""
     try:
-        yield
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: retries}):
+            yield
     except Exception as error:
         logger.warning("Prefect could not be shown %s: %s", what, error)
