@@ -75,7 +75,7 @@ def begin_attempt(folder: Path, purpose: str, *, resume: bool, published: Callab
             return taken
     folder.mkdir(parents=True, exist_ok=True)
     marker = (folder / MARKER).open("w")
-    _is_locked(marker)
+    _lock(marker)
     marker.write(purpose)
     marker.flush()
     return marker
@@ -85,7 +85,7 @@ def _take(left: Path, folder: Path, purpose: str, published: Callable[[], str | 
     """Bring an attempt at the same that is nobody's to `folder`; until the lock is ours, its owner may end it."""
     with suppress(OSError), ExitStack() as unless_taken:
         marker = unless_taken.enter_context((left / MARKER).open("r+"))
-        if not _is_nobodys(left, locked=_is_locked(marker)):
+        if not _is_nobodys(left, locked=_lock(marker)):
             return None
         if (left / MARKER).read_text() == purpose and left.name != published():
             left.rename(folder)
@@ -106,8 +106,8 @@ def _is_nobodys(left: Path, *, locked: bool) -> bool:
     return state == "dead" or (state == "unknown" and locked and _is_own_disk(left))
 
 
-def _is_locked(marker: IO[str]) -> bool:
-    """Lock it if nobody else has; the lock goes with the process."""
+def _lock(marker: IO[str]) -> bool:
+    """Lock it if nobody else has, and say whether it is ours; the lock goes with the process."""
     try:
         fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
