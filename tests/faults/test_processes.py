@@ -75,6 +75,15 @@ def start_run(prefect_command: Command, settings: dict[str, Any], *options: str)
     return UUID(re.search(r"UUID: (\S+)", printed).group(1))  # type: ignore[union-attr]
 
 
+def start_and_wait_for_a_checkpoint(
+    prefect_command: Command, settings: dict[str, Any], folder: Path, wait: Wait
+) -> UUID:
+    """The run's id, once its training has something to lose."""
+    run = start_run(prefect_command, settings)
+    wait(lambda: bool(checkpoints(folder)), seconds=180, what="a checkpoint", log=folder / "worker.log")
+    return run
+
+
 def read_run(api: str, run: UUID) -> FlowRun:
     with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
         return client.read_flow_run(run)
@@ -114,8 +123,7 @@ def test_a_killed_run_is_crashed_at_once_and_the_next_one_goes_on(
 ) -> None:
     settings = with_seed(long_training, 1)
     with start_worker(folder):
-        run = start_run(prefect_command, settings)
-        wait(lambda: bool(checkpoints(folder)), seconds=180, what="a checkpoint", log=folder / "worker.log")
+        run = start_and_wait_for_a_checkpoint(prefect_command, settings, folder, wait)
         kill(find_processes(f"PREFECT__FLOW_RUN_ID={run}", "prefect.engine"))
         wait(lambda: read_run(deployed, run).state_name == "Crashed", seconds=60, what="its end")
         assert "-9" in (read_run(deployed, run).state.message or ""), "how its process ended"  # type: ignore[union-attr]
@@ -135,8 +143,7 @@ def test_a_run_that_dies_with_its_worker_is_marked_crashed_by_the_watch_and_the_
 ) -> None:
     settings = with_seed(long_training, 2)
     with start_worker(folder) as worker:
-        run = start_run(prefect_command, settings)
-        wait(lambda: bool(checkpoints(folder)), seconds=180, what="a checkpoint", log=folder / "worker.log")
+        run = start_and_wait_for_a_checkpoint(prefect_command, settings, folder, wait)
         worker.kill()
         kill(find_processes(f"PREFECT__FLOW_RUN_ID={run}"))
     assert read_run(deployed, run).state_name == "Running", "nobody was left to say that it is dead"
@@ -157,8 +164,7 @@ def test_a_run_ends_soon_after_its_killed_worker_and_says_so(
     wait: Wait,
 ) -> None:
     with start_worker(tmp_path) as worker:
-        run = start_run(prefect_command, long_training)
-        wait(lambda: bool(checkpoints(tmp_path)), seconds=180, what="a checkpoint", log=tmp_path / "worker.log")
+        run = start_and_wait_for_a_checkpoint(prefect_command, long_training, tmp_path, wait)
         worker.kill()
         worker.wait()
         wait(lambda: read_run(deployed, run).state_name == "Crashed", seconds=60, what="its end")
