@@ -74,10 +74,12 @@ def begin_attempt(folder: Path, purpose: str, *, resume: bool, published: Callab
         if taken := _take(left, folder, purpose, published):
             return taken
     folder.mkdir(parents=True, exist_ok=True)
-    marker = (folder / MARKER).open("w")
+    unnamed = folder / f"{MARKER}.new"
+    marker = unnamed.open("w")
     _lock(marker)
     marker.write(purpose)
     marker.flush()
+    unnamed.rename(folder / MARKER)
     return marker
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 
-OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
+OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "fcntl.flock"}
 KEY = "a" * 64
 
 
@@ -59,6 +60,8 @@ def test_a_kill_at_any_file_operation_leaves_nothing_or_the_whole_artifact(
             publish(store, "old", replace=False)
         finished = publish_and_die(store, "new", number, replace=replace, resume=resume)
         assert [check.fault for check in verify_artifacts(store, store.refs()) if check.fault] == []
+        markers = (tmp_path / str(number)).rglob(MARKER)
+        assert all(marker.read_text().startswith(f"training/{KEY}") for marker in markers), "each is there whole"
         found = store.find("training", KEY)
         outcomes.add(tuple(contents(store)) if found else ())
         publish(store, "newer", replace=True, resume=resume)
