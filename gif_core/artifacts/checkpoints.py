@@ -56,9 +56,10 @@ class Checkpoints:
     def __init__(self, store: ArtifactStore, folder: str, *, keep: int = 2) -> None:
         """Nothing is read or written before it is asked for."""
         self.storage, self.folder, self.keep = store.storage, folder, keep
+        self.passed_over: set[str] = set()
 
     def newest(self) -> Checkpoint | None:
-        """The newest whole one; damaged ones are passed over with a warning."""
+        """The newest whole one; damaged ones are passed over with a warning, and go when another is committed."""
         for folder in self._folders():
             try:
                 state = CheckpointState.model_validate_json(self.storage.read(f"{folder}/{STATE}"))
@@ -66,11 +67,12 @@ class Checkpoints:
                 for file in state.files:
                     checkpoint.path(file.name)
             except FileNotFoundError:
-                continue
+                self.passed_over.add(folder)
             except (ArtifactDamagedError, ValidationError) as error:
+                self.passed_over.add(folder)
                 logger.warning("the checkpoint %s is damaged and passed over: %s", folder, error)
-                continue
-            return checkpoint
+            else:
+                return checkpoint
         return None
 
     def new_folder(self, step: int) -> str:
@@ -88,12 +90,19 @@ class Checkpoints:
             return StoredFile(name=name, path=name, size=path.stat().st_size, sha256=sha256_of(path))
 
     def commit(self, folder: str, step: int, files: list[StoredFile], values: dict[str, Any]) -> None:
-        """Make it count, and remove all but the newest few."""
+        """Make it count, and remove those that were passed over and all but the newest few of the others.
+
+        This one stays in any case. So do later steps of another run of the same computation, which may be about to
+        end with them.
+        """
         state = CheckpointState(step=step, files=tuple(files), values=values)
         self.storage.create(f"{folder}/{STATE}", state.model_dump_json().encode())
-        for old in self._folders()[self.keep :]:
-            self.storage.remove(f"{old}/{STATE}")
-            self.storage.remove(old)
+        found = self._folders()
+        kept = {folder, *[each for each in found if each not in self.passed_over][: self.keep]}
+        for old in found:
+            if old not in kept:
+                self.storage.remove(f"{old}/{STATE}")
+                self.storage.remove(old)
 
     def remove(self) -> None:
         """Remove all of them."""
