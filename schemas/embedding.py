@@ -10,10 +10,12 @@ from schemas.base import Frozen
 class EmbeddingConfig(Frozen):
     """Faces → one vector per identity."""
 
-    encoder: Literal["open_clip", "timm"] = "open_clip"
-    """The library that builds it: `open_clip` for CLIP, `timm` for DINO, DINOv2 and everything else."""
+    encoder: Literal["open_clip", "timm", "backbone"] = "open_clip"
+    """Who builds it: `open_clip` for CLIP, `timm` for DINO, DINOv2 and everything else, `backbone` for a face
+    recognition network such as those that training makes."""
     model: str = "ViT-B-32"
-    """An architecture that the library knows, or `tiny-clip`, the small CLIP that comes with the project."""
+    """An architecture that the library knows, a name of `training.backbone`, or `tiny-clip`, the small CLIP that comes
+    with the project."""
     pretrained: str = Field(default="openai", min_length=1)
     """A tag that the library knows, a local checkpoint (safetensors or a state dict), `synthetic` for the weights
     of tiny-clip, or `random`: untrained weights, asked for by name."""

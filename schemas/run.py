@@ -20,6 +20,8 @@ from schemas.training import TrainingConfig
 
 LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
+OPTIONAL: Final = (*LINKS, "dimension")
+"""Settings that are in no key unless they are given: artifacts of before they were there stay in use."""
 
 
 def default_store() -> str:
@@ -54,5 +56,5 @@ class RunConfig(Frozen):
     def settings(self, stage: StageName) -> dict[str, Any]:
         """What an artifact of `stage` depends on besides its inputs: the configured part of its key."""
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json")
-        settings = {name: value for name, value in settings.items() if name not in LINKS or value is not None}
+        settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
         return settings | {"seed": self.seed} if stage in SEEDED else settings

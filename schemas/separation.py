@@ -31,6 +31,9 @@ class SeparationConfig(Frozen):
     """Stop when the loss is this close to its uniform limit; null: run all epochs."""
     least_kept: float | None = Field(default=None, gt=0, lt=1)
     """Stop before less than this share of the 10 nearest neighbours is kept; null: whatever it costs."""
+    dimension: PositiveInt | None = None
+    """Dimensions of the code vectors, and so of the network's features: identity vectors are first brought into the
+    subspace of so many that keeps the most of them; null: as many as the encoder's vectors have."""
     extends: str | None = Field(default=None, pattern=KEY_PATTERN)
     """Key of a separation whose code vectors stay as they are: they are those of the first people, and the others are
     placed among them; null: everybody moves."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 
 from gif_core.artifacts import ArtifactStore, Draft
 from gif_core.devices import pick_device
@@ -17,6 +18,7 @@ from gif_core.inputs import open_code_vectors
 from gif_core.matrix_files import create_matrix, map_matrix
 from gif_core.neighbourhoods import sample
 from gif_core.placement import CHUNK, fit_map, place
+from gif_core.projection import leading_directions, project
 from gif_core.separation import SeparationStep
 from gif_core.separation_checkpoints import NAME
 from gif_core.separation_scores import bin_edges, measure_distances
@@ -58,7 +60,7 @@ def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
     if draft.anew:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(exist_ok=True)
-    rows, columns = _copy_vectors(vectors, work / "start.safetensors")
+    rows, columns = _copy_vectors(vectors, work / "start.safetensors", config.separation.dimension)
     fixed = _keep_known(config, work / "start.safetensors") if config.separation.extends else 0
     draft.metrics |= {"kept_vectors": fixed} if fixed else {}
     create_matrix(draft.folder / "code_vectors.safetensors", NAME, rows, columns)
@@ -92,17 +94,28 @@ def _keep_known(config: RunConfig, start: Path) -> int:
     return kept
 
 
-def _copy_vectors(source: Path, target: Path) -> tuple[int, int]:
-    """Bring the vectors into a file that can be mapped, some at a time."""
+def _copy_vectors(source: Path, target: Path, dimension: int | None) -> tuple[int, int]:
+    """Bring the vectors into a file that can be mapped, some at a time, and into fewer dimensions if that is wanted."""
     table = pq.ParquetFile(source)
-    columns = table.schema_arrow.field("vector").type.list_size
-    start = create_matrix(target, VECTORS, table.metadata.num_rows, columns)
+    rows, given = table.metadata.num_rows, table.schema_arrow.field("vector").type.list_size
+    columns = dimension or given
+    if columns > given:
+        raise GifError(
+            f"separation.dimension={columns} is more than the {given} dimensions of the encoder's vectors: "
+            f"ask for {given} or fewer, or take an encoder with longer vectors (embedding.model)"
+        )
+    basis = leading_directions(_read_vectors(table), columns) if columns < given else None
+    start = create_matrix(target, VECTORS, rows, columns)
     done = 0
-    for batch in table.iter_batches(columns=["vector"]):
-        start[done : done + len(batch)] = vectors_of(pa.Table.from_batches([batch]))
-        done += len(batch)
+    for part in _read_vectors(table):
+        start[done : done + len(part)] = part if basis is None else project(part, basis)
+        done += len(part)
     start.flush()
-    return table.metadata.num_rows, columns
+    return rows, columns
+
+
+def _read_vectors(table: pq.ParquetFile) -> Iterator[NDArray[np.float32]]:
+    return (vectors_of(pa.Table.from_batches([batch])) for batch in table.iter_batches(columns=["vector"]))
 
 
 def _run(job: SeparationJob, config: RunConfig, work: Path) -> Iterator[SeparationStep]:

@@ -31,8 +31,8 @@ def encode(
     images: Annotated[
         list[Path], typer.Argument(exists=True, dir_okay=False, help="Aligned faces: JPEG, PNG, WebP or BMP.")
     ],
-    encoder: Annotated[str, typer.Option(help="open_clip or timm.")] = TINY_CLIP.encoder,
-    model: Annotated[str, typer.Option(help="An architecture that the library knows, or tiny-clip.")] = TINY_CLIP.model,
+    encoder: Annotated[str, typer.Option(help="open_clip, timm or backbone.")] = TINY_CLIP.encoder,
+    model: Annotated[str, typer.Option(help="An architecture that it knows, or tiny-clip.")] = TINY_CLIP.model,
     pretrained: Annotated[
         str, typer.Option(help="A tag of the library, a local checkpoint, or random.")
     ] = TINY_CLIP.pretrained,
@@ -52,6 +52,8 @@ def encode(
       gif encode *.jpg --model ViT-B-32-quickgelu --pretrained open_clip_model.safetensors --out vectors.parquet
 
       gif encode *.jpg --encoder timm --model vit_small_patch14_dinov2 --pretrained model.safetensors
+
+      gif encode *.jpg --encoder backbone --model iresnet50 --pretrained backbone.pth
     """
     check_format(out)
     from gif_core.devices import pick_device

@@ -3,12 +3,28 @@
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from torch import nn
 
+from gif_core.backbones.base import Backbone
+from gif_core.backbones.building import build_backbone
 from gif_core.encoders.weights import Weights, load_weights, read_weights
 
 WRAPPER: Final = "net."
 """Where CVLFace has the network in its model."""
+USUAL: Final = 512
+"""Dimensions of features where weights do not say."""
+
+
+def open_foreign_backbone(name: str, path: Path) -> Backbone:
+    """The backbone called `name` with the weights of a file, and with features as long as theirs."""
+    with torch.device("meta"):
+        last = [each for each, tensor in build_backbone(name, USUAL).state_dict().items() if tensor.ndim][-1]
+    weights = read_weights(path)
+    found = _unwrap(None, weights).get(last)
+    model = build_backbone(name, USUAL if found is None or not found.ndim else len(found))
+    load_weights(model, weights, path, _unwrap)
+    return model
 
 
 def load_foreign_weights(model: nn.Module, path: Path) -> None:

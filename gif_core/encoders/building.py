@@ -12,6 +12,10 @@ def build_encoder(config: EmbeddingConfig, device: torch.device) -> ImageEncoder
         from gif_core.encoders.timm_encoder import TimmEncoder
 
         return TimmEncoder(config, device)
+    if config.encoder == "backbone":
+        from gif_core.encoders.backbone_encoder import BackboneEncoder
+
+        return BackboneEncoder(config, device)
     from gif_core.encoders.open_clip_encoder import OpenClipEncoder
 
     return OpenClipEncoder(config, device)

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.tags import move_tag
 from gif_core.backbones.building import build_backbone
+from gif_core.synthetic import draw_jpeg
 
 Gif = Callable[..., str]
 
@@ -40,6 +41,13 @@ def test_the_latest_model_is_exported_for_torch(gif: Gif, tmp_path: Path, weight
     assert "my.pth: " in gif("export", "torch", "--out", "my.pth")
     found = torch.load(tmp_path / "my.pth", weights_only=True)
     assert all(torch.equal(value, found[name]) for name, value in weights.items())
+
+
+def test_an_exported_model_can_be_the_encoder(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
+    (tmp_path / "face.jpg").write_bytes(draw_jpeg(0, 1, 0))
+    gif("export", "torch", "--out", "my.pth")
+    encoder = ("--encoder", "backbone", "--model", "iresnet_tiny", "--pretrained", "my.pth")
+    assert "first of 16 numbers" in gif("encode", "face.jpg", *encoder)
 
 
 def test_a_model_by_its_key_is_exported_as_onnx(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:

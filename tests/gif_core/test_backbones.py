@@ -1,4 +1,6 @@
 import copy
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -39,37 +41,79 @@ def test_parameter_counts_are_insightfaces(name: str, parameters: int) -> None:
         assert count_parameters(build_backbone(name, 512)) == parameters
 
 
-def test_the_large_transformer_leaves_out_fewer_tokens_as_insightfaces_does() -> None:
+@pytest.mark.parametrize(("name", "drop_path"), [("vit_tiny", 0.1), ("vit_base", 0.1), ("vit_large", 0.05)])
+def test_transformers_leave_out_15_of_144_tokens_as_insightfaces_do(name: str, drop_path: float) -> None:
+    """`random_masking` there has a default of 0.1 and is called without the `mask_ratio` that a model is given."""
     with torch.device("meta"):
-        assert {name: build_backbone(name, 512).masked for name in ("vit_base", "vit_large")} == {
-            "vit_base": 0.1,
-            "vit_large": 0.05,
-        }
+        model = build_backbone(name, 512)
+        assert isinstance(model, VisionTransformer)
+        assert model._draw_kept(model.pos_embed).shape == (1, 129)
+    assert [block.drop_path.rate for block in model.blocks][:: len(model.blocks) - 1] == [0, drop_path]
 
 
-def test_state_dict_names_are_insightfaces() -> None:
+Shapes = dict[str, tuple[int, ...]]
+
+
+def norm_shapes(name: str, width: int) -> Shapes:
+    parts = ("weight", "bias", "running_mean", "running_var")
+    return {f"{name}.{part}": (width,) for part in parts} | {f"{name}.num_batches_tracked": ()}
+
+
+def block_shapes(name: str, inputs: int, outputs: int, *, first: bool) -> Shapes:
+    shapes = norm_shapes(f"{name}.bn1", inputs) | {f"{name}.conv1.weight": (outputs, inputs, 3, 3)}
+    shapes |= norm_shapes(f"{name}.bn2", outputs) | {f"{name}.prelu.weight": (outputs,)}
+    shapes |= {f"{name}.conv2.weight": (outputs, outputs, 3, 3)} | norm_shapes(f"{name}.bn3", outputs)
+    if first:
+        shapes[f"{name}.downsample.0.weight"] = (outputs, inputs, 1, 1)
+        shapes |= norm_shapes(f"{name}.downsample.1", outputs)
+    return shapes
+
+
+def iresnet_shapes(
+    blocks: Sequence[int], widths: Sequence[int] = (64, 128, 256, 512), side: int = 7, dim: int = 512
+) -> Shapes:
+    """What is in a `backbone.pth` of insightface's `iresnet.py`, in its order; `side` is that of the last map."""
+    inputs = widths[0]
+    shapes = {"conv1.weight": (inputs, 3, 3, 3)} | norm_shapes("bn1", inputs) | {"prelu.weight": (inputs,)}
+    for stage, (depth, outputs) in enumerate(zip(blocks, widths, strict=True), start=1):
+        for number in range(depth):
+            shapes |= block_shapes(f"layer{stage}.{number}", inputs, outputs, first=number == 0)
+            inputs = outputs
+    shapes |= norm_shapes("bn2", inputs) | {"fc.weight": (dim, inputs * side**2), "fc.bias": (dim,)}
+    return shapes | norm_shapes("features", dim)
+
+
+def vit_shapes(width: int, depth: int, dim: int = 512) -> Shapes:
+    """The same of its `vit.py`: 12 x 12 patches of 9 x 9 pixels, MLPs four times as wide, no bias for q, k and v."""
+    block: Shapes = {"norm1.weight": (width,), "norm1.bias": (width,), "attn.qkv.weight": (3 * width, width)}
+    block |= {"attn.proj.weight": (width, width), "attn.proj.bias": (width,)}
+    block |= {"norm2.weight": (width,), "norm2.bias": (width,)}
+    block |= {"mlp.fc1.weight": (4 * width, width), "mlp.fc1.bias": (4 * width,)}
+    block |= {"mlp.fc2.weight": (width, 4 * width), "mlp.fc2.bias": (width,)}
+    shapes: Shapes = {"pos_embed": (1, 144, width), "mask_token": (1, 1, width)}
+    shapes |= {"patch_embed.proj.weight": (width, 3, 9, 9), "patch_embed.proj.bias": (width,)}
+    shapes |= {f"blocks.{number}.{part}": shape for number in range(depth) for part, shape in block.items()}
+    shapes |= {"norm.weight": (width,), "norm.bias": (width,)}
+    shapes |= {"feature.0.weight": (width, 144 * width)} | norm_shapes("feature.1", width)
+    return shapes | {"feature.2.weight": (dim, width)} | norm_shapes("feature.3", dim)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("iresnet18", iresnet_shapes((2, 2, 2, 2))),
+        ("iresnet50", iresnet_shapes((3, 4, 14, 3))),
+        ("iresnet100", iresnet_shapes((3, 13, 30, 3))),
+        ("vit_tiny", vit_shapes(256, 12)),
+        ("vit_base", vit_shapes(512, 24)),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_all_names_and_shapes_of_a_state_dict_are_insightfaces(name: str, expected: Shapes) -> None:
     with torch.device("meta"):
-        names = list(build_backbone("iresnet18", 512).state_dict())
-    norm = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
-    first_block = [
-        *(f"layer1.0.bn1.{part}" for part in norm),
-        "layer1.0.conv1.weight",
-        *(f"layer1.0.bn2.{part}" for part in norm),
-        "layer1.0.prelu.weight",
-        "layer1.0.conv2.weight",
-        *(f"layer1.0.bn3.{part}" for part in norm),
-        "layer1.0.downsample.0.weight",
-        *(f"layer1.0.downsample.1.{part}" for part in norm),
-    ]
-    stem = ["conv1.weight", *(f"bn1.{part}" for part in norm), "prelu.weight"]
-    tail = [
-        *(f"bn2.{part}" for part in norm),
-        "fc.weight",
-        "fc.bias",
-        *(f"features.{part}" for part in norm),
-    ]
-    assert names[: len(stem) + len(first_block)] == stem + first_block
-    assert names[-len(tail) :] == tail
+        found = {part: tuple(value.shape) for part, value in build_backbone(name, 512).state_dict().items()}
+    assert found == expected
+    assert list(found) == list(expected)
 
 
 def test_shortcut_is_a_convolution_only_in_the_first_block_of_a_stage() -> None:
@@ -140,19 +184,6 @@ def test_unknown_backbone_gets_the_list_of_known_ones() -> None:
 
 def test_every_backbone_can_be_configured_by_its_name() -> None:
     assert set(get_args(TrainingConfig.model_fields["backbone"].annotation)) == set(BACKBONES)
-
-
-def test_transformers_state_dict_names_are_insightfaces() -> None:
-    with torch.device("meta"):
-        names = list(build_backbone("vit_tiny", 512).state_dict())
-    parts = ["norm1.weight", "norm1.bias", "attn.qkv.weight", "attn.proj.weight", "attn.proj.bias", "norm2.weight"]
-    parts += ["norm2.bias", "mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"]
-    norm = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
-    expected = ["pos_embed", "mask_token", "patch_embed.proj.weight", "patch_embed.proj.bias"]
-    expected += [f"blocks.{block}.{part}" for block in range(12) for part in parts]
-    expected += ["norm.weight", "norm.bias", "feature.0.weight", *(f"feature.1.{part}" for part in norm)]
-    expected += ["feature.2.weight", *(f"feature.3.{part}" for part in norm)]
-    assert names == expected
 
 
 def test_cvlfaces_transformer_has_its_shape() -> None:
@@ -231,6 +262,57 @@ def test_checkpointing_keeps_fewer_tensors_for_the_backward_pass(name: str) -> N
     assert kept[1] < 0.7 * kept[0]
 
 
+def take_steps(model: Backbone, network: Callable[[torch.Tensor], torch.Tensor]) -> tuple[list[torch.Tensor], int]:
+    """Features and gradients of two steps, the statistics after them, and the numbers kept for backward passes."""
+    torch.manual_seed(1)
+    found: list[torch.Tensor] = []
+    sizes: list[int] = []
+    for _ in range(2):
+        model.zero_grad()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: (sizes.append(x.numel()), x)[1], lambda x: x):
+            features = network(torch.randn(3, 3, 112, 112))
+        features.square().mean().backward()
+        found += [features.detach(), *(each.grad for each in model.parameters() if each.grad is not None)]
+    return [*found, *model.buffers()], sum(sizes)
+
+
+def compile_whole(model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """All that a compiler does but writing machine code, which alone rounds otherwise."""
+    torch.compiler.reset()
+    return torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize(("name", "share"), [("iresnet_tiny", 0.7), ("vit", math.inf)])
+def test_compiled_checkpointing_is_exact_and_keeps_fewer_numbers(name: str, share: float) -> None:
+    """Of the small transformer a compiler keeps hardly more than the weights anyway."""
+    plain = make_small(name).train()
+    compiled, saving = copy.deepcopy(plain), copy.deepcopy(plain)
+    saving.gradient_checkpointing = True
+    expected, _ = take_steps(plain, plain)
+    without, kept = take_steps(compiled, compile_whole(compiled))
+    found, kept_less = take_steps(saving, compile_whole(saving))
+    assert all(map(torch.equal, without, expected))
+    assert all(map(torch.equal, found, expected))
+    assert kept_less < share * kept
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_checkpointing_is_exact_where_the_compiler_cannot_trace_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward_untraced(block: IResNetBlock, x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return forward(block, x)
+
+    forward = IResNetBlock.forward
+    monkeypatch.setattr(IResNetBlock, "forward", forward_untraced)
+    plain = make_small("iresnet_tiny").train()
+    saving = copy.deepcopy(plain)
+    saving.gradient_checkpointing = True
+    expected, _ = take_steps(plain, plain)
+    torch.compiler.reset()
+    found, _ = take_steps(saving, torch.compile(saving, backend="aot_eager"))
+    assert all(map(torch.equal, found, expected))
+
+
 def test_every_part_of_a_transformer_is_learned() -> None:
     model = make_small("vit").train()
     model(torch.randn(8, 3, 112, 112)).square().sum().backward()
@@ -274,11 +356,17 @@ def test_masked_tokens_are_replaced_by_the_learned_one() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "module.", "net."])
 def test_weights_of_others_load_strictly(tmp_path: Path, prefix: str) -> None:
-    there = build_backbone("iresnet_tiny", 32)
-    torch.save({prefix + name: value for name, value in there.state_dict().items()}, tmp_path / "backbone.pth")
+    shapes = iresnet_shapes((1, 1, 1, 1), (16, 32, 64, 128), side=4, dim=32)
+    there = {name: torch.randn(shape) if shape else torch.tensor(7) for name, shape in shapes.items()}
+    torch.save({prefix + name: value for name, value in there.items()}, tmp_path / "backbone.pth")
     here = build_backbone("iresnet_tiny", 32)
     load_foreign_weights(here, tmp_path / "backbone.pth")
-    assert all(torch.equal(value, here.state_dict()[name]) for name, value in there.state_dict().items())
+    assert here.state_dict().keys() == there.keys()
+    assert all(torch.equal(value, there[name]) for name, value in here.state_dict().items())
+    missing = dict(list(there.items())[1:])
+    torch.save({prefix + name: value for name, value in missing.items()}, tmp_path / "backbone.pth")
+    with pytest.raises(WeightsError, match=r"conv1.weight is missing"):
+        load_foreign_weights(here, tmp_path / "backbone.pth")
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:

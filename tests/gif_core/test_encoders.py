@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
+from gif_core.backbones.building import build_backbone
 from gif_core.encoders import open_clip_encoder, timm_encoder
 from gif_core.encoders.base import ImageEncoder
 from gif_core.encoders.building import build_encoder
@@ -20,6 +21,7 @@ from gif_core.encoders.files import SHIPPED
 from gif_core.encoders.open_clip_encoder import build_model
 from gif_core.encoders.timm_encoder import timm
 from gif_core.encoders.weights import WeightsError
+from gif_core.exporting import export_torch
 from gif_core.synthetic import draw_face
 from schemas.embedding import EmbeddingConfig
 
@@ -29,6 +31,7 @@ LARGE = EmbeddingConfig(pretrained="random")
 VIT = EmbeddingConfig(encoder="timm", model="vit_tiny_patch16_224", pretrained="random")
 CONVOLUTIONS = EmbeddingConfig(encoder="timm", model="resnet18", pretrained="random")
 SOFT = EmbeddingConfig(encoder="timm", model="mobilenetv3_small_050", pretrained="random", image_size=None)
+BACKBONE = EmbeddingConfig(encoder="backbone", model="iresnet_tiny", pretrained="random")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,7 @@ def test_half_precision_gives_nearly_the_same_features(faces: NDArray[np.uint8])
 def test_untrained_weights_are_the_same_every_time_and_leave_the_random_state_alone(faces: NDArray[np.uint8]) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
-    for config in (TINY, VIT):
+    for config in (TINY, VIT, BACKBONE):
         torch.manual_seed(5)
         first = build_encoder(config, CPU).encode(faces)
         assert torch.equal(torch.rand(3), expected)
@@ -114,7 +117,7 @@ def test_weights_trained_with_another_size_of_input_are_resampled(tmp_path: Path
 class TestLocalFiles:
     """A checkpoint given by its path."""
 
-    @pytest.fixture(params=[TINY, VIT, CONVOLUTIONS], ids=lambda config: config.model)
+    @pytest.fixture(params=[TINY, VIT, CONVOLUTIONS, BACKBONE], ids=lambda config: config.model)
     def config(self, request: pytest.FixtureRequest) -> EmbeddingConfig:
         return request.param  # type: ignore[no-any-return]
 
@@ -293,6 +296,30 @@ def test_an_unknown_architecture_or_tag_gets_the_list_of_known_ones() -> None:
         timm_encoder.check_names(EmbeddingConfig(encoder="timm", model="vit_huge"))
     with pytest.raises(ValueError, match=r"tags are: random, .*lvd142m"):
         timm_encoder.check_names(EmbeddingConfig(encoder="timm", model="vit_small_patch14_dinov2", pretrained="x"))
+
+
+@pytest.mark.parametrize(("name", "dimensions"), [("iresnet_tiny", 24), ("mobilefacenet", 96), ("vit_tiny", 32)])
+def test_a_trained_network_is_an_encoder_with_features_as_long_as_its_own(
+    tmp_path: Path, faces: NDArray[np.uint8], name: str, dimensions: int
+) -> None:
+    network = build_backbone(name, dimensions).eval()
+    export_torch(network, tmp_path / "backbone.pth")
+    config = EmbeddingConfig(encoder="backbone", model=name, pretrained=str(tmp_path / "backbone.pth"))
+    images = torch.from_numpy(faces).permute(0, 3, 1, 2) / 127.5 - 1
+    with torch.inference_mode():
+        expected = torch.nn.functional.normalize(network(images), dim=1)
+    found = build_encoder(config, CPU).encode(faces)
+    assert found.shape == (len(faces), dimensions)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_a_backbone_without_a_file_of_weights_or_with_another_size_is_refused() -> None:
+    with pytest.raises(WeightsError, match=r"'openai' is no file: .*gif export torch"):
+        build_encoder(BACKBONE.model_copy(update={"pretrained": "openai"}), CPU)
+    with pytest.raises(ValueError, match=r"image_size = 96: backbones see faces of 112"):
+        build_encoder(BACKBONE.model_copy(update={"image_size": 96}), CPU)
+    with pytest.raises(ValueError, match=r"no backbone 'resnet'; there are: .*iresnet100"):
+        build_encoder(BACKBONE.model_copy(update={"model": "resnet"}), CPU)
 
 
 def test_a_model_of_openais_weights_has_their_activation() -> None:

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.separation_checkpoints import STATE
 from schemas.artifacts import ArtifactRef
+from schemas.errors import GifError
 from schemas.run import RunConfig
 from tasks import separation as module
 from tasks.separation import separation
@@ -48,8 +49,8 @@ def embedding(tmp_path: Path, vectors: NDArray[np.float32]) -> ArtifactRef:
 def run(tmp_path: Path, embedding: ArtifactRef, prefect: str) -> Run:
     store = ArtifactStore(str(tmp_path / "store"))
 
-    def make(refresh: bool = False, **execution: Any) -> Artifact:
-        given = {"epochs": 5, "batch_size": 32, "target_gap": None}
+    def make(refresh: bool = False, dimension: int | None = None, **execution: Any) -> Artifact:
+        given = {"epochs": 5, "batch_size": 32, "target_gap": None, "dimension": dimension}
         config = RunConfig.model_validate(
             {"store": str(tmp_path / "store"), "separation": given, "execution": {"device": "cpu", **execution}}
         )
@@ -123,6 +124,24 @@ def test_what_a_failed_run_made_of_other_vectors_is_not_carried_on(
     embed(tmp_path, vectors[::-1].copy())
     carried_on = code_vectors(run())
     assert np.array_equal(carried_on, code_vectors(run(refresh=True)))
+
+
+def test_code_vectors_have_as_many_dimensions_as_asked_for(run: Run) -> None:
+    small = run(dimension=6)
+    assert code_vectors(small).shape == (COUNT, 6)
+    np.testing.assert_allclose(np.linalg.norm(code_vectors(small), axis=1), 1, atol=1e-5)
+    assert small.ref.key != run().ref.key
+
+
+def test_more_dimensions_than_the_vectors_have_are_refused(run: Run) -> None:
+    with pytest.raises(GifError, match=r"separation\.dimension=17 is more than the 16 dimensions"):
+        run(dimension=17)
+
+
+def test_without_a_dimension_keys_are_those_of_before_there_was_the_setting() -> None:
+    assert "dimension" not in RunConfig().settings("separation")
+    given = RunConfig.model_validate({"separation": {"dimension": 64}})
+    assert given.settings("separation")["dimension"] == 64
 
 
 @pytest.mark.slow
