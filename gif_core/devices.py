@@ -6,21 +6,38 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import torch
 
+from schemas.errors import GifError
+
+MISSING: Final = {
+    "cuda": "no GPU here: install a CUDA build of PyTorch, or set execution.device=cpu",
+    "mps": "no Apple GPU here: set execution.device=cpu",
+}
 _claims: list[IO[str]] = []
 """Locks that this process holds until it ends."""
 
 
 def pick_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU if there is one."""
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind in there if there[kind]))
+    if not there.get(torch.device(name).type, True):
+        raise GifError(f"execution.device={name}, but PyTorch sees {MISSING[torch.device(name).type]}")
+    return torch.device(name)
+
+
+def check_gpus(device: torch.device, processes: int) -> None:
+    """Refuse more processes on this machine than it has GPUs, if they compute on GPUs: each needs its own."""
+    gpus = torch.cuda.device_count() if device.type == "cuda" else processes
+    if processes > gpus:
+        raise GifError(
+            f"execution.processes={processes}, but PyTorch sees {gpus} GPU{'s' * (gpus != 1)} here and each process "
+            f"needs its own: set execution.processes to {gpus} at the most, or execution.device=cpu"
+        )
 
 
 @cache

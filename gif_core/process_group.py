@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gif_core.devices import pick_device
+from gif_core.devices import check_gpus, pick_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class ProcessGroup:
 def join_processes(device_name: str) -> ProcessGroup:
     """Join the processes that torchrun started; each of a machine has a GPU of its own."""
     device = pick_device(device_name)
+    check_gpus(device, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)

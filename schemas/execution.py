@@ -46,7 +46,8 @@ class ExecutionConfig(Frozen):
     """Most steps between two checkpoints of training; null: only time counts."""
     checkpoints_kept: PositiveInt = 2
     compile: bool = False
-    """Let torch.compile make the backbone faster; the first step takes minutes."""
+    """Let torch.compile make the backbone faster; the first step takes minutes, and rounding and what a ViT leaves out
+    at random are the compiler's."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass rather than keep them: less memory, more time."""
     retries: NonNegativeInt = 3

@@ -15,6 +15,7 @@ import torch
 
 from gif_core.artifacts.errors import StoreAwayError
 from gif_core.decoders import DecoderError
+from gif_core.devices import check_gpus, pick_device
 from gif_core.processes import FAULT, KIND, STARTED_BY
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
@@ -27,9 +28,18 @@ PASSING: dict[str, type[GifError]] = {kind.__name__: kind for kind in (StoreAway
 
 
 def count_processes(execution: ExecutionConfig) -> int:
-    """As many as configured, else one for each GPU, else one."""
-    gpus = torch.cuda.device_count() if execution.device in ("auto", "cuda") else 0
-    return execution.processes or max(gpus, 1)
+    """As many as configured, else one for each GPU, else one; refused where the device cannot serve so many."""
+    device = pick_device(execution.device)
+    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    processes = execution.processes or max(gpus, 1)
+    check_gpus(device, processes)
+    if device.type == "mps" and (processes > 1 or execution.nodes != "1"):
+        raise GifError(
+            f"execution.processes={processes} and execution.nodes={execution.nodes} with execution.device="
+            f"{execution.device}, here mps: an Apple GPU serves one process alone, so set both to 1, or "
+            "execution.device=cpu"
+        )
+    return processes
 
 
 def check_elastic(batch_size: int, execution: ExecutionConfig, processes: int) -> None:

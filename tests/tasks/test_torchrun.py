@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from gif_core.artifacts.errors import StoreAwayError
+from gif_core.devices import pick_device
+from gif_core.process_group import join_processes
 from gif_core.processes import _is_running
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
@@ -87,3 +90,46 @@ def test_processes_end_with_a_caller_that_is_killed(wait: Callable[..., None]) -
 def test_without_gpus_there_is_one_process_unless_more_are_asked_for() -> None:
     assert count_processes(ExecutionConfig(device="cpu")) == 1
     assert count_processes(ExecutionConfig(device="cpu", processes=3)) == 3
+
+
+def see_gpus(monkeypatch: pytest.MonkeyPatch, gpus: int, *, apple: bool = False) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_every_gpu_has_a_process_and_no_process_is_without(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    see_gpus(monkeypatch, 2)
+    assert count_processes(ExecutionConfig(device=device)) == 2
+    assert count_processes(ExecutionConfig(device=device, processes=1)) == 1
+    with pytest.raises(GifError, match=r"execution.processes=3, but PyTorch sees 2 GPUs .* 2 at the most"):
+        count_processes(ExecutionConfig(device=device, processes=3))
+    assert count_processes(ExecutionConfig(device="cpu", processes=3)) == 3
+
+
+def test_a_process_of_torchrun_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    see_gpus(monkeypatch, 1)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(GifError, match=r"execution.processes=2, but PyTorch sees 1 GPU here"):
+        join_processes("auto")
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_not_there_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    see_gpus(monkeypatch, 0)
+    with pytest.raises(GifError, match=rf"execution.device={device}, but PyTorch sees no .* execution.device=cpu"):
+        pick_device(device)
+    with pytest.raises(GifError, match=rf"execution.device={device}, but"):
+        count_processes(ExecutionConfig(device=device, processes=2))
+
+
+@pytest.mark.parametrize("changes", [{"processes": 2}, {"nodes": "2", "device": "mps"}])
+def test_several_processes_on_an_apple_gpu_are_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> None:
+    see_gpus(monkeypatch, 0, apple=True)
+    assert count_processes(ExecutionConfig()) == 1
+    with pytest.raises(GifError, match="an Apple GPU serves one process alone"):
+        count_processes(ExecutionConfig.model_validate(changes))
