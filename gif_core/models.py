@@ -4,19 +4,22 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from gif_core.artifacts import Artifact
 from gif_core.artifacts.checkpoints import Checkpoint
 from gif_core.backbones.building import build_backbone
 from gif_core.heads.tokens import TokenHeads
-from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, load_tensors, read_rows
+from gif_core.training_checkpoints import BACKBONE, HEAD, ROWS, WEIGHT, load_tensors, read_rows
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
+
+LENT: Final = "sampled_SD"
+"""Where a head keeps the rows of a step, empty in between."""
 
 
 class NoTokenHeadsError(GifError, ValueError):
@@ -26,12 +29,17 @@ class NoTokenHeadsError(GifError, ValueError):
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
     """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
     shutil.copyfile(checkpoint.path(BACKBONE), folder / BACKBONE)
+    save_file(_trained_head(checkpoint), folder / HEAD)
+    (folder / "model.json").write_text(json.dumps(description, indent=1, sort_keys=True))
+
+
+def _trained_head(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What a head is when training has ended: without what the optimizer remembers of its rows, or was lent of them."""
     head = load_tensors(checkpoint, HEAD)
     shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
-    rows = read_rows(shards, 0, sys.maxsize) if shards else {}
-    head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items() if name.startswith(HEAD)}
-    save_file(head, folder / HEAD)
-    (folder / "model.json").write_text(json.dumps(description, indent=1, sort_keys=True))
+    rows = read_rows(shards, 0, sys.maxsize, f"{HEAD}{WEIGHT}")
+    head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items()}
+    return {name: tensor for name, tensor in head.items() if name != LENT}
 
 
 def load_backbone(weights: Path, description: Path) -> nn.Module:

@@ -30,6 +30,8 @@ HEAD: Final = "head.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
+WEIGHT: Final = "weight_MD"
+"""The rows that a head with one for each identity learns; whatever else has such rows is for the optimizer."""
 
 
 def save_state(
@@ -95,11 +97,11 @@ def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
 def _fill_rows(head: "Head", path: Path) -> None:
     first, end = head.row_range
     with safe_open(path, framework="pt") as file:
-        stored = file.get_slice("weight_MD")
+        stored = file.get_slice(WEIGHT)
         known = min(end, stored.get_shape()[0]) - first
         if known > 0:
             with torch.no_grad():
-                head.state_dict()["weight_MD"][:known] = stored[first : first + known]
+                head.state_dict()[WEIGHT][:known] = stored[first : first + known]
 
 
 def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
@@ -111,18 +113,26 @@ def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
     return load_file(checkpoint.path(name)) if checkpoint.names(name) else {}
 
 
-def read_rows(paths: Iterable[Path], first: int, end: int) -> dict[str, Tensor]:
-    """The rows from `first` to `end` of every tensor in these files, each of which holds a range of them."""
+def read_rows(paths: Iterable[Path], first: int, end: int, prefix: str = "") -> dict[str, Tensor]:
+    """The rows from `first` to `end` of every tensor in these files, each of which holds a range of them.
+
+    Tensors whose names do not begin with `prefix` are not read.
+    """
     parts: dict[str, list[tuple[int, Tensor]]] = {}
     for path in paths:
         with safe_open(path, framework="pt") as file:
             start = int(file.metadata()[FIRST_ROW])
-            for name in file.keys():  # noqa: SIM118 - not a dict
+            for name in (name for name in file.keys() if name.startswith(prefix)):  # noqa: SIM118 - not a dict
                 stored = file.get_slice(name)
                 begin, stop = max(first - start, 0), min(end - start, stored.get_shape()[0])
                 if begin < stop:
                     parts.setdefault(name, []).append((start, stored[begin:stop]))
-    return {name: torch.cat([rows for _, rows in sorted(found, key=itemgetter(0))]) for name, found in parts.items()}
+    return {name: _join([rows for _, rows in sorted(found, key=itemgetter(0))]) for name, found in parts.items()}
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    """The parts as one tensor, without a copy of one that is whole already."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _write_files(

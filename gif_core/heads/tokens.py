@@ -3,10 +3,14 @@
 # Shapes: B images in a batch, D dimensions, L tokens of a code, V values of a token, K people, W width of the map.
 
 import math
+from typing import Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+SHORTEST: Final = 1e-12
+"""A length that is divided by is no less."""
 
 
 class TokenHeads(nn.Module):
@@ -39,11 +43,13 @@ class TokenHeads(nn.Module):
         return F.normalize(frozen_KD + F.relu(frozen_KD @ self.map_in_DW) @ self.map_out_WD, dim=1)
 
     def token_cosines(self, z_BD: Tensor) -> Tensor:
-        """cos(u, H_φj(z)) of Eq. 7, for every token j and every value."""
+        """cos(u, H_φj(z)) of Eq. 7, for every token j and every value; products are divided by the length, not rows."""
         x_LBD = z_BD.expand(len(self.classifiers_LVD), -1, -1)
         for weight_LDD, bias_LD in zip(self.hidden_LDD, self.bias_LD, strict=True):
             x_LBD = F.relu(torch.baddbmm(bias_LD[:, None], x_LBD, weight_LDD))
-        return torch.bmm(F.normalize(x_LBD, dim=2), F.normalize(self.classifiers_LVD, dim=2).mT)
+        length_LB1 = torch.linalg.vector_norm(x_LBD, dim=2, keepdim=True).clamp_min(SHORTEST)
+        cosines_LBV: Tensor = torch.bmm(x_LBD, F.normalize(self.classifiers_LVD, dim=2).mT) / length_LB1
+        return cosines_LBV
 
     def token_logits(self, z_BD: Tensor) -> Tensor:
         """The exponents of Eq. 7 without a margin, s · cos(u, H_φj(z)): their softmax is the chance of a value."""
