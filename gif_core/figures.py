@@ -182,11 +182,13 @@ def draw_curves(curves: Mapping[str, Curve], label: str, *, share: bool = False)
     return figure.update_yaxes(tickformat=".0%") if share else figure
 
 
-def draw_points(curve: Curve, label: str) -> go.Figure:
-    """A share that was measured now and then, as it was measured."""
+def draw_points(curves: Mapping[str, Curve], label: str) -> go.Figure:
+    """Shares that were measured now and then, as they were measured."""
     figure = _new_figure("Step", label)
-    figure.add_scatter(x=curve.x, y=curve.y, mode="lines+markers")
-    figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
+    for name, curve in curves.items():
+        figure.add_scatter(x=curve.x, y=curve.y, name=name, mode="lines+markers")
+    if len(curves) == 1:
+        figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
     figure.update_xaxes(tickformat=",d", rangemode="tozero")
     return figure.update_yaxes(tickformat=".1~%")
 

@@ -26,6 +26,7 @@ TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "images_per_second": ("images per second", thousands),
 }
 """Headline figures, those of them that a training has, and how they are written."""
+UNSEEN: Final = "verification_accuracy"
 LOSSES: Final = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
 IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(64e6), 25))
 
@@ -85,8 +86,9 @@ def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:
     if shown := _rename(curves, cosines):
         what = "code vector h" if "alignment" in curves else "row w of its identity"
         yield _plot("alignment", figures.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
-    if shown := _rename(curves, {"verification_accuracy": "Verified right"}):
-        figure = figures.draw_points(shown["Verified right"], "Pairs verified right")
+    names = {name: name.partition("/")[2] or "Held-out people" for name in curves if name.startswith(UNSEEN)}
+    if shown := _rename(curves, names):
+        figure = figures.draw_points(shown, "Pairs verified right")
         yield _plot("unseen", figure, "Verification of unseen people", "After every epoch, on a sample of their pairs.")
     if shown := _rename(curves, {"images_per_second": "Speed"}):
         figure = figures.draw_curves(shown, "Images per second")

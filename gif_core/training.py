@@ -31,6 +31,7 @@ from schemas.training import TrainingConfig
 INITIALISATION: Final = 501
 """The second part of the seed of the first weights."""
 MOST_REPORTS: Final = 2000
+"""Unless one would cover too many steps."""
 LONGEST_SILENCE: Final = 50
 """Steps that a report covers at the most."""
 
@@ -62,8 +63,8 @@ class Training:
     """Of all steps so far, also of those before it was taken up again."""
     verify: Callable[[nn.Module], dict[str, float]] | None = None
     """What is measured after every epoch, by the first process."""
-    stopping: Callable[[], bool] = lambda: False
-    """Asked after every step, by all processes; a yes ends the run there."""
+    end_step: Callable[[], bool] = lambda: False
+    """Called after every step and its report, by all processes; a yes ends the run there."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -100,7 +101,7 @@ class Training:
                     means["images_per_second"] = images / (time.perf_counter() - since)
                     yield self._report(batch.epoch, means)
                     since = time.perf_counter()
-                if self.stopping():
+                if self.end_step():
                     return
 
     def _is_due(self, step: int) -> bool:

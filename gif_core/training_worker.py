@@ -10,34 +10,33 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import numpy as np
 import torch.distributed as dist
-from torch import nn
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.checkpoints import Checkpoints
 from gif_core.code_table import read_codes
-from gif_core.evaluation import embed_images
 from gif_core.faces import Faces
 from gif_core.inputs import map_tensor
-from gif_core.pairs import draw_pairs
 from gif_core.process_group import ProcessGroup, join_processes
 from gif_core.processes import describe_fault, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training
 from gif_core.training_checkpoints import load_state, load_weights, save_state
-from gif_core.verification import pair_distances, verify_distances
+from gif_core.training_verification import prepare_look
 from schemas.errors import GifError
 from schemas.training import TrainingJob
 
 logger = logging.getLogger(__name__)
-FOLDS: Final = 10
 VECTORS: Final = "code_vectors"
+
+
+class OthersStoppedError(RuntimeError):
+    """Processes of another machine were told to end; torchrun starts those of this one again with who is left."""
 
 
 def run_job(
@@ -45,8 +44,9 @@ def run_job(
 ) -> Generator[TrainingReport, None, None]:
     """Train from the newest checkpoint, or from the beginning, and tell everything since the beginning.
 
-    The last checkpoint is the result. When `stopping` says so, in any process, a checkpoint is written and it ends;
-    alone, also when it is interrupted by what is no error, wherever that finds it.
+    The last checkpoint is the result. When `stopping` says so, in any process, a checkpoint is written and it ends,
+    with OthersStoppedError where this process was not told to; alone, also when it is interrupted by what is no error,
+    wherever that finds it.
     """
     checkpoints = open_checkpoints(job)
     training = prepare(job, group)
@@ -65,24 +65,39 @@ def _keep(
     stopping: Callable[[], bool],
 ) -> Generator[TrainingReport, None, None]:
     """Pass reports on, and write a checkpoint whenever one is due, at the end, and when somebody wants to stop."""
-    group, saved, saved_at = training.group, training.state.step, time.monotonic()
+    group, kept = training.group, _Kept(training.state.step, time.monotonic())
     save = partial(save_state, training.state, training.reports, checkpoints, group, steps=training.steps)
-    training.stopping = lambda: group.any(stopping())[0]
+
+    def end_step() -> bool:
+        """Whether to stop here, in all processes at once."""
+        kept.told = kept.told or stopping()
+        stop, late = group.any(kept.told, group.leads and time.monotonic() - kept.at >= job.checkpoint_seconds)
+        if late or (job.checkpoint_steps and training.state.step - kept.step >= job.checkpoint_steps):
+            save()
+            kept.step, kept.at = training.state.step, time.monotonic()
+        return stop
+
+    training.end_step = end_step
     try:
-        for report in steps:
-            yield report
-            late = group.leads and time.monotonic() - saved_at >= job.checkpoint_seconds
-            many = report.step - saved >= (job.checkpoint_steps or report.steps)
-            if group.any(late)[0] or many or report.step == report.steps:
-                save()
-                saved, saved_at = report.step, time.monotonic()
+        yield from steps
     except BaseException as leaving:
         interrupted = not isinstance(leaving, Exception)  # told to end; several processes are told by a signal
-        if interrupted and group.size == 1 and training.state.whole and training.state.step > saved:
+        if interrupted and group.size == 1 and training.state.whole and training.state.step > kept.step:
             save()
         raise
-    if training.state.step > saved:
+    if training.state.step > kept.step:
         save()
+    if training.state.step < training.steps and not kept.told:
+        raise OthersStoppedError("another process was told to end: this one goes on from the checkpoint, without it")
+
+
+@dataclass
+class _Kept:
+    """The step and the time of the last checkpoint, and whether this process was told to stop."""
+
+    step: int
+    at: float
+    told: bool = False
 
 
 def open_checkpoints(job: TrainingJob) -> Checkpoints:
@@ -106,7 +121,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
     )
-    training.verify = _verification(job, group)
+    training.verify = prepare_look(job, group.device) if group.leads else None
     return training
 
 
@@ -125,38 +140,22 @@ def resume(training: Training, checkpoints: Checkpoints) -> bool:
     return True
 
 
-def _verification(job: TrainingJob, group: ProcessGroup) -> Callable[[nn.Module], dict[str, float]] | None:
-    """A quick look at how well people are told apart who are not trained on."""
-    faces = Faces([Path(path) for path in job.held_out], workers=job.workers)
-    if not len(faces) or not job.config.verified_pairs:
-        return None
-    pairs = draw_pairs(faces.labels_N, pairs=job.config.verified_pairs, seed=job.seed, folds=FOLDS)
-    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
-    left, right = np.split(places, 2)
-
-    def verify(model: nn.Module) -> dict[str, float]:
-        features = np.concatenate(list(embed_images(model, faces, rows, flip=True, device=group.device)))
-        found = verify_distances(pair_distances(features, left, right), pairs.same, FOLDS)
-        return {"verification_accuracy": found.accuracy}
-
-    return verify
-
-
 def main() -> None:
     """One process under torchrun; the first tells the steps, a line of JSON each."""
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     stops = _Stops()
     job = TrainingJob.model_validate_json(Path(sys.argv[1]).read_text())
-    group = join_processes(job.device)
     try:
+        group = join_processes(job.device)
         for report in run_job(job, group, stops):
             if group.leads:
                 _tell(asdict(report))
     except (GifError, ValueError) as error:  # another attempt of torchrun would meet it again
         _tell(describe_fault(error))
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _tell(said: dict[str, Any]) -> None:

@@ -133,7 +133,8 @@ class SyntheticIjbSet(_TemplateSet):
 
 SET_KINDS = ("held_out", "bin", "lfw", "parquet", "ijb", "synthetic_bin", "synthetic_ijb")
 
-PairSettings = HeldOutSet | PairFileSet | LfwSet | PairTableSet | SyntheticPairsSet
+PairFiles = PairFileSet | LfwSet | PairTableSet
+PairSettings = HeldOutSet | PairFiles | SyntheticPairsSet
 TemplateSettings = IjbSet | SyntheticIjbSet
 EvaluationSet = Annotated[PairSettings | TemplateSettings, Field(discriminator="kind")]
 

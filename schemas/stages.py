@@ -21,7 +21,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "embedding": 2,
     "separation": 2,
     "tokenization": 2,
-    "training": 2,
+    "training": 3,
     "evaluation": 5,
     "reporting": 4,
 }

@@ -14,6 +14,7 @@ from pydantic import (
 
 from schemas.artifacts import KEY_PATTERN
 from schemas.base import Frozen
+from schemas.evaluation import PairFiles
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 BackboneName = Literal[
@@ -119,7 +120,8 @@ class TrainingConfig(Frozen):
     max_skipped: PositiveInt = 10
     """Steps in a row whose loss or gradient is not finite, which are skipped, before the training gives up."""
     verified_pairs: NonNegativeInt = 300
-    """Pairs of held-out people of each kind that are verified after every epoch; 0: none."""
+    """Pairs of each kind that are verified after every epoch: of held-out people, and of each file of pairs among
+    `evaluation.sets`; 0: none."""
     flip: bool = True
     """Mirror every second image at random."""
     augmentation: AugmentationConfig = AugmentationConfig()
@@ -158,6 +160,8 @@ class TrainingJob(Frozen):
     """Faces to train on, as Arrow files."""
     held_out: tuple[str, ...]
     """Faces to verify, as Arrow files."""
+    verified_sets: tuple[PairFiles, ...] = ()
+    """Files of pairs to verify."""
     codes: str
     """DuckDB file of the identity codes."""
     code_vectors: str

@@ -1,15 +1,15 @@
 """Training as a cached task that carries on from its last checkpoint, on this machine or on another."""
 
 import math
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import numpy as np
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft
 from gif_core.artifacts.checkpoints import checkpoint_folder
-from gif_core.artifacts.errors import PublishedMeanwhileError
+from gif_core.artifacts.errors import PublishedMeanwhileError, StoreError
 from gif_core.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
 from gif_core.devices import pick_device
 from gif_core.inputs import open_code_vectors
@@ -21,6 +21,7 @@ from gif_core.training_checkpoints import BACKBONE, HEAD
 from gif_core.training_logs import TrainingLogs
 from gif_core.training_worker import open_checkpoints, run_job
 from schemas.errors import GifError
+from schemas.evaluation import PairFiles
 from schemas.run import RunConfig
 from schemas.training import TrainingJob, TrainingStart
 from tasks.limits import training_slot
@@ -47,9 +48,36 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """A backbone learns to predict the code of a face and to meet its code vector (Eq. 10)."""
     check_identities(inputs["tokenization"].path("codes.parquet"), inputs["ingestion"].path("identities.parquet"))
     job = _describe_job(config, inputs, draft)
-    checkpoints = open_checkpoints(job)
     if draft.anew:
-        checkpoints.remove()
+        open_checkpoints(job).remove()
+    with _giving_way(config, draft):
+        _train(job, config, draft)
+        _keep_model(job, config, inputs, draft)
+    if job.start:
+        draft.metrics["started_from"] = "backbone and head" if job.start.head else "backbone"
+    draft.spent.append(job.checkpoints)
+
+
+@contextmanager
+def _giving_way(config: RunConfig, draft: Draft) -> Iterator[None]:
+    """PublishedMeanwhileError for what fails after another of the machines has published.
+
+    It then removes the checkpoints, also under the hands of those that are still reading them.
+    """
+    if config.execution.nodes == "1":
+        yield
+        return
+    store = ArtifactStore(config.store)
+    before = store.look_up(draft.ref, draft.inputs)
+    try:
+        yield
+    except (GifError, FileNotFoundError) as error:
+        if store.look_up(draft.ref, draft.inputs) not in (None, before):
+            raise PublishedMeanwhileError("another of the machines was first to publish") from error
+        raise
+
+
+def _train(job: TrainingJob, config: RunConfig, draft: Draft) -> None:
     with (
         training_slot(config.execution),
         _open_logs(config, draft) as logs,
@@ -57,7 +85,11 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     ):
         for report in track(reports, "training", lambda at: (at.step, at.steps), describe):
             logs.add(report)
-    result = checkpoints.newest()
+
+
+def _keep_model(job: TrainingJob, config: RunConfig, inputs: Inputs, draft: Draft) -> None:
+    """The model and its figures, from the last checkpoint."""
+    result = open_checkpoints(job).newest()
     if result is None and config.execution.nodes != "1":
         raise PublishedMeanwhileError("the checkpoints are gone: another of the machines was first to publish")
     if result is None or result.state.step < result.state.values["steps"]:
@@ -68,9 +100,6 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
             table.add(report.step, report.metrics)
     save_model(draft.folder, result, _describe_model(config, inputs))
     draft.metrics |= {"steps": result.state.step, **_means(told)}
-    if job.start:
-        draft.metrics["started_from"] = "backbone and head" if job.start.head else "backbone"
-    draft.spent.append(job.checkpoints)
 
 
 def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[TrainingReport, None, None]:
@@ -97,6 +126,7 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
         workers=execution.workers,
         shards=_paths(faces, "identities-"),
         held_out=_paths(faces, "held_out-"),
+        verified_sets=tuple(each for each in config.evaluation.sets if isinstance(each, PairFiles)),
         codes=str(inputs["tokenization"].path("codes.duckdb")),
         code_vectors=str(inputs["separation"].path("code_vectors.safetensors")),
         store=config.store,
@@ -121,10 +151,15 @@ def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
 
 
 def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
-    """Whether the codes that the model learned are the first of these; heads without codes only ask for the people."""
-    before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
+    """Whether the codes that the model learned are the first of these; heads without codes only ask for the people.
+
+    No when its codes are no longer in the store.
+    """
     try:
+        before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
         check_identities(before.path(PARQUET_FILE), inputs["ingestion"].path("identities.parquet"), more=True)
+    except StoreError:
+        raise
     except GifError:
         return False
     if config.training.head != "gif":

@@ -1,7 +1,7 @@
 """The training task: its files and figures, carried on after a failure, made anew on demand, shared by processes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,33 @@ import torch
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
-from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactStore, Draft
+from gif_core.artifacts.errors import StoreAwayError
 from gif_core.code_table import write_code_table
-from gif_core.models import load_backbone
+from gif_core.models import load_backbone, save_model
+from gif_core.process_group import ProcessGroup
 from gif_core.tokenization import CodeShape
 from gif_core.training import TrainingReport
 from gif_core.training_step import Stepper
+from gif_core.training_worker import open_checkpoints, run_job
+from gif_core.twins import write_bin_twin
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.stages import StageName
+from schemas.training import TrainingJob
+from tasks import training as tasks
 from tasks.training import describe, training
 
 PEOPLE, SAMPLES, DIM = 12, 4, 16
 Run = Callable[..., Artifact]
 
 
-def publish(store: ArtifactStore, stage: StageName, fill: Callable[[Path], None]) -> ArtifactRef:
-    with store.draft(store.ref(stage, stage[0] * 64 if stage[0] in "abcdef" else "0" * 64), {}, {}) as draft:
+def publish(
+    store: ArtifactStore, stage: StageName, fill: Callable[[Path], None], key: str | None = None
+) -> ArtifactRef:
+    key = key or (stage[0] * 64 if stage[0] in "abcdef" else "0" * 64)
+    with store.draft(store.ref(stage, key), {}, {}) as draft:
         fill(draft.folder)
         return store.publish(draft)
 
@@ -88,6 +97,7 @@ def run(store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str
         settings = {
             "store": str(tmp_path / "store"),
             "training": given | changes.pop("training", {}),
+            "evaluation": changes.pop("evaluation", {}),
             "execution": {"device": "cpu", "workers": 1, **changes},
         }
         return store.open(training.fn(RunConfig.model_validate(settings), inputs, refresh))
@@ -97,6 +107,16 @@ def run(store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str
 
 def weights(artifact: Artifact) -> dict[str, torch.Tensor]:
     return load_file(artifact.path("backbone.safetensors"))
+
+
+def test_files_of_pairs_that_evaluation_has_are_verified_after_every_epoch(run: Run, tmp_path: Path) -> None:
+    path = write_bin_twin(tmp_path / "pairs", people=8, pairs=20, seed=1)
+    sets = [{"kind": "held_out"}, {"kind": "bin", "path": str(path), "label": "LFW"}, {"kind": "synthetic_bin"}]
+    metrics = pq.read_table(run(evaluation={"sets": sets}).path("metrics.parquet"))
+    verified = {name for name in metrics["name"].to_pylist() if name.startswith("verification_accuracy")}
+    assert verified == {"verification_accuracy", "verification_accuracy/LFW"}
+    rows = metrics.filter(pa.compute.equal(metrics["name"], "verification_accuracy/LFW"))
+    assert rows["step"].to_pylist() == [3, 6, 9]
 
 
 def test_it_publishes_weights_figures_events_and_what_they_belong_to(
@@ -174,6 +194,102 @@ def test_two_processes_publish_what_one_does(run: Run) -> None:
     assert alone.ref == shared.ref, "how it is executed is no part of the key"
     for name, tensor in weights(alone).items():
         torch.testing.assert_close(weights(shared)[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+class OtherMachine:
+    """One that trains together with this one, and is done while this one is about to save the model."""
+
+    def __init__(self, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store, self.publishes = store, True
+        self.after_the_last_step: Callable[[], None] = lambda: None
+        monkeypatch.setattr(tasks, "_run", self.run)
+        monkeypatch.setattr(tasks, "save_model", self.end)
+
+    def run(self, job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[TrainingReport, None, None]:
+        self.job, self.draft = job, draft
+        yield from run_job(job, ProcessGroup(torch.device("cpu")))
+        self.after_the_last_step()
+
+    def publish(self) -> None:
+        with self.store.draft(self.draft.ref, self.draft.settings, self.draft.inputs) as draft:
+            (draft.folder / "model.json").write_text("theirs")
+            self.store.publish(draft, replace=True)
+
+    def end(self, *given: Any) -> None:
+        if self.publishes:
+            self.publish()
+        self.store.storage.remove(self.job.checkpoints)
+        save_model(*given)
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_the_model_of_another_machine_is_used_when_it_removes_the_checkpoints_while_this_one_saves_them(
+    run: Run, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, refresh: bool
+) -> None:
+    if refresh:
+        run(training={"epochs": 1})
+    OtherMachine(store, monkeypatch)
+    assert run(refresh, training={"epochs": 1}, nodes="2").path("model.json").read_text() == "theirs"
+
+
+def test_the_model_of_another_machine_is_used_when_it_has_removed_the_last_checkpoint_and_not_yet_the_one_before(
+    run: Run, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = OtherMachine(store, monkeypatch)
+
+    def lose_the_last() -> None:
+        other.publish()
+        last = open_checkpoints(other.job).newest()
+        assert last is not None
+        store.storage.remove(f"{last.folder}/state.json")
+
+    other.after_the_last_step = lose_the_last
+    again = run(training={"epochs": 1}, nodes="2", checkpoint_steps=1)
+    assert again.path("model.json").read_text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "refresh", "publishes"), [("2", False, False), ("2", True, False), ("1", True, True)]
+)
+def test_checkpoints_that_are_lost_are_a_fault_when_no_other_machine_has_published(
+    run: Run, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, nodes: str, refresh: bool, publishes: bool
+) -> None:
+    if refresh:
+        run(training={"epochs": 1})
+    OtherMachine(store, monkeypatch).publishes = publishes
+    with pytest.raises(ArtifactDamagedError, match="is missing"):
+        run(refresh, training={"epochs": 1}, nodes=nodes)
+
+
+@pytest.mark.parametrize("head", ["gif", "cosface"])
+def test_when_the_codes_of_the_model_to_start_from_are_gone_its_backbone_alone_is_used(
+    run: Run, store: ArtifactStore, inputs: dict[StageName, ArtifactRef], head: str
+) -> None:
+    short = {"epochs": 1, "head": head}
+    first = run(training=short)
+    known = run(training={**short, "start_from": first.ref.key})
+    assert known.manifest.metrics["started_from"] == "backbone and head"
+    store.remove(inputs["tokenization"])
+    inputs["tokenization"] = publish(store, "tokenization", write_codes, key="1" * 64)
+    after = run(training={**short, "start_from": first.ref.key})
+    assert after.ref != known.ref
+    assert after.manifest.metrics["started_from"] == "backbone"
+
+
+def test_a_store_that_is_away_is_not_taken_for_one_without_the_codes_of_the_model_to_start_from(
+    run: Run, store: ArtifactStore, inputs: dict[StageName, ArtifactRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, gone, open_artifact = run(training={"epochs": 1}), inputs["tokenization"], ArtifactStore.open
+    inputs["tokenization"] = publish(store, "tokenization", write_codes, key="1" * 64)
+
+    def fail(self: ArtifactStore, ref: ArtifactRef) -> Artifact:
+        if ref == gone:
+            raise StoreAwayError("the store is away")
+        return open_artifact(self, ref)
+
+    monkeypatch.setattr(ArtifactStore, "open", fail)
+    with pytest.raises(StoreAwayError):
+        run(training={"epochs": 1, "start_from": first.ref.key})
 
 
 def test_the_figures_of_a_report_are_said_in_a_line() -> None:
