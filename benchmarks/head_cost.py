@@ -5,11 +5,12 @@
 
 A step is forward, backward and SGD with momentum. Every point is measured in a fresh process, all points in turn, as
 often as there are rounds but for points whose step takes more than ten seconds, which have one: the median of the
-rounds is told, by the clock and in processor time, which other programs disturb less. Memory is the process's peak
-beyond what it was before there was a head (on a GPU, what was allocated). Heads with a row for each identity stop where
-their computed peak is above the limit. The code vectors of gif are a sparse file of full size that is mapped into
-memory; codes too; rows in use are filled in, and given back to the system's cache before the step. Its length and range
-are those of the project's rule, and at a million identities also the length of 64 million.
+rounds is told, by the clock and in processor time, which other programs disturb less. Memory is the peak of one more
+process beyond what it was before there was a head; its allocator gives back at once what is freed, so that what is held
+is counted and not what is kept for later, as on a GPU, where it is what was allocated. Heads with a row for each
+identity stop where their computed peak is above the limit. The code vectors of gif are a sparse file of full size that
+is mapped into memory; codes too; rows in use are filled in, and given back to the system's cache before the step. Its
+length and range are those of the project's rule, and at a million identities also the length of 64 million.
 """
 
 import argparse
@@ -55,6 +56,8 @@ HEADS = {
 }
 IDENTITIES = (10_000, 100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000)
 GPU_BYTES = 12e9
+GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+"""With these glibc returns freed memory to the system; steps take longer."""
 MEMORY = ("GiB of memory", "bytes", 2.0**-30)
 PANELS = {
     "cpu": (("seconds of a step (processor)", "processor_seconds", 1.0), MEMORY),
@@ -157,11 +160,17 @@ def measure(point: str, device: torch.device, folder: Path) -> dict[str, float]:
     return {"seconds": clock, "processor_seconds": processor, "bytes": peak(device) - before}
 
 
-def measure_apart(point: str, given: argparse.Namespace) -> dict[str, float]:
+def measure_apart(point: str, given: argparse.Namespace, **environment: str) -> dict[str, float]:
     """The same in a fresh process."""
     command = [sys.executable, __file__, "--point", point, "--device", given.device, "--threads", str(given.threads)]
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        done = subprocess.run([*command, "--folder", folder], stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            [*command, "--folder", folder],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env=os.environ | environment,
+        )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -266,9 +275,11 @@ def main() -> None:
             if number and rounds[point][0]["seconds"] > LONG:
                 continue
             rounds[point].append(measure_apart(point, given))
-            clock, processor, size = rounds[point][-1].values()
-            print(f"round {number + 1}: {point} {clock:.3f} s, {processor:.3f} s, {size / 2**20:.0f} MiB", flush=True)
+            clock, processor, _ = rounds[point][-1].values()
+            print(f"round {number + 1}: {point} {clock:.3f} s, {processor:.3f} s of the processor", flush=True)
     found = {point: {key: median(r[key] for r in many) for key in many[0]} for point, many in rounds.items()}
+    for point, values in found.items():
+        values["bytes"] = measure_apart(point, given, **GIVES_BACK)["bytes"]
     figures = tell(found)
     if given.plot:
         draw(given.plot, found, given.device)
