@@ -1,10 +1,12 @@
 """What the paper claims of training, on the demo's faces: unseen people are verified after each way of training.
 
-Half as long as the demo trains, and as long in every way.
+Half as long as the demo trains, and as long in every way. The demo's encoder knows drawn faces; it does not know
+photographs, so what concerns the encoder is also tried on these where they are, in four epochs.
 """
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,10 +21,17 @@ from gif_core.separation_scores import separation_scores
 from schemas.artifacts import RunRecord
 from schemas.loading import load_config
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.usefixtures("prefect")]
 LITERAL = ("training.negatives=0",)
 CODES_ALONE = ("training.gamma=0",)
 LONG_TAIL = ("ingestion.sources.0.smallest=1", "ingestion.sources.0.largest=120", "ingestion.sources.0.identities=300")
+FACES = Path(__file__).parents[3] / "shared" / "data" / "faces_299"
+PHOTOGRAPHS = (
+    f"ingestion.sources=[{{kind: folder, path: '{FACES}'}}]",
+    "ingestion.held_out=0.2",
+    "training.epochs=4",
+)
+needs_photographs = pytest.mark.skipif(not FACES.is_dir(), reason="needs photographs")
 Train = Callable[..., RunRecord]
 
 
@@ -82,23 +91,37 @@ def test_structured_codes_beat_atomic_codes_where_there_are_codes_alone(store: A
 
 
 @pytest.mark.xfail(
-    strict=True, reason="it does not hold here: 96.3 % against 98.6 % of the encoder, which knows drawn faces"
+    strict=True, reason="it does not hold here: 96.4 % against 98.6 % of the encoder, which knows drawn faces"
 )
 def test_training_with_codes_beats_the_encoders_own_vectors(store: ArtifactStore, train: Train) -> None:
     accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train()).items()}
     assert accuracy["model"] > accuracy["encoder"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="it does not hold here: 96.3 % against 97.0 %, and with the paper's loss 94.6 against 94.8 %"
-)
+@needs_photographs
+def test_on_photographs_training_with_codes_beats_the_encoder_and_pixels_by_a_wide_margin(
+    store: ArtifactStore, train: Train
+) -> None:
+    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train(*PHOTOGRAPHS)).items()}
+    assert accuracy["model"] > max(accuracy["encoder"], accuracy["raw_pixels"]) + 0.1
+
+
+@pytest.mark.xfail(strict=True, reason="it does not hold here: 96.4 % against 96.7 %, as the encoder knows drawn faces")
 def test_optimised_code_vectors_beat_those_straight_from_the_encoder(store: ArtifactStore, train: Train) -> None:
     straight = train("separation.epochs=0")
     assert tell_apart(store, train()) > tell_apart(store, straight)
 
 
+@needs_photographs
+def test_on_photographs_optimised_code_vectors_beat_those_straight_from_the_encoder(
+    store: ArtifactStore, train: Train
+) -> None:
+    straight = train(*PHOTOGRAPHS, "separation.epochs=0")
+    assert tell_apart(store, train(*PHOTOGRAPHS)) > tell_apart(store, straight)
+
+
 @pytest.mark.xfail(
-    strict=True, reason="it does not show in six epochs: least distance 0.75 between the classifier's rows, 0.69 in H"
+    strict=True, reason="it does not show in six epochs: least distance 0.72 between the classifier's rows, 0.69 in H"
 )
 def test_centres_of_people_with_few_images_collapse_under_a_classifier_and_code_vectors_do_not(
     store: ArtifactStore, train: Train
