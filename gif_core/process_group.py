@@ -3,6 +3,7 @@
 Every one of them must ask the same questions in the same order. Alone, nothing is communicated.
 """
 
+import gc
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,12 +60,28 @@ class ProcessGroup:
             part.copy_(mean.view_as(part))
 
 
-def join_processes(device_name: str) -> ProcessGroup:
-    """Join the processes that torchrun started; each of a machine has a GPU of its own."""
+def join_processes(device_name: str, **meeting: Any) -> ProcessGroup:
+    """Join the processes that torchrun started, or those of a `meeting` as PyTorch takes it.
+
+    Each of a machine has a GPU of its own. Who joins must leave.
+    """
     device = pick_device(device_name)
     check_gpus(device, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    from torch.distributed import nn  # noqa: F401 - loaded later, as DDP does, it would hold the group to the very end
+
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **meeting)
     return ProcessGroup(device, dist.get_rank(), dist.get_world_size())
+
+
+def leave_processes() -> None:
+    """End the group, if there is one, and its threads; whatever used it must be out of reach.
+
+    PyTorch ends the threads when nothing holds the group any more. One that lives until the interpreter ends, and gives
+    back a tensor just then, aborts the process (gloo: "terminate called without an active exception").
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+        gc.collect()

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from gif_core.devices import pick_device
 from gif_core.matrix_files import Matrix, map_matrix
+from gif_core.process_group import join_processes, leave_processes
 from gif_core.processes import end_with_parent
 from gif_core.rows import CHUNK, Rows, own_range, unit_rows
 from gif_core.separation import SeparationStep, separate
@@ -59,15 +59,14 @@ def main() -> None:
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     job = SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())
-    device = _own_device(job.device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        for step in run_job(job, dist.get_rank(), dist.get_world_size()):
-            if dist.get_rank() == 0:
+        group = join_processes(job.device)
+        for step in run_job(job, group.rank, group.size):
+            if group.leads:
                 sys.stdout.write(json.dumps(asdict(step)) + "\n")
                 sys.stdout.flush()
     finally:
-        dist.destroy_process_group()
+        leave_processes()
 
 
 def _own_device(name: str) -> torch.device:

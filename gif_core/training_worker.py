@@ -16,14 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import torch.distributed as dist
-
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.checkpoints import Checkpoints
 from gif_core.code_table import read_codes
 from gif_core.faces import Faces
 from gif_core.inputs import map_tensor
-from gif_core.process_group import ProcessGroup, join_processes
+from gif_core.process_group import ProcessGroup, join_processes, leave_processes
 from gif_core.processes import describe_fault, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training
 from gif_core.training_checkpoints import load_state, load_weights, save_state
@@ -154,8 +152,7 @@ def main() -> None:
     except (GifError, ValueError) as error:  # another attempt of torchrun would meet it again
         _tell(describe_fault(error))
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        leave_processes()
 
 
 def _tell(said: dict[str, Any]) -> None:

@@ -294,16 +294,17 @@ def test_first_rows_are_the_same_in_any_share() -> None:
 CASES = (("arcface", "sgd"), ("adaface", "sgd"), ("partial_fc", "adamw"))
 SHARED = """
 import sys
-import torch, torch.distributed as dist
+import torch
 from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, sys.argv[1])
 from test_classifier_head import CASES, make_network, make_shared, run_steps
+from gif_core.process_group import join_processes, leave_processes
 rank, folder = int(sys.argv[2]), sys.argv[3]
-dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name, optimizer in CASES:
     found = run_steps(DistributedDataParallel(make_network()), make_shared(name), optimizer, rank, 2)
     torch.save(found, f"{folder}/{name}{rank}.pt")
-dist.destroy_process_group()
+leave_processes()
 """
 
 

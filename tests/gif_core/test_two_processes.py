@@ -32,17 +32,16 @@ CLOSE: dict[torch.dtype, dict[str, float]] = {
 }
 HALF = """
 import sys
-import torch, torch.distributed as dist
+import torch
 sys.path.insert(0, sys.argv[1])
 from test_two_processes import LAYERS, run_layer_of, train_in_parts
-from gif_core.process_group import ProcessGroup
+from gif_core.process_group import join_processes, leave_processes
 rank, folder = int(sys.argv[2]), sys.argv[3]
-dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-group = ProcessGroup(torch.device("cpu"), rank, 2)
+group = join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name in LAYERS:
     torch.save(run_layer_of(name, group), f"{folder}/{name}{rank}.pt")
 torch.save(train_in_parts(group), f"{folder}/trained{rank}.pt")
-dist.destroy_process_group()
+leave_processes()
 """
 
 
