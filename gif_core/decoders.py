@@ -138,7 +138,8 @@ def _attempt(faces: Faces, images_BHWC: NDArray[np.uint8], plan: BatchPlan) -> E
 
 def main() -> None:
     """The process: `python -m gif_core.decoders CONNECTION MEMORY`, two inherited file descriptors."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interrupt of a terminal goes to all; the other side ends us
+    for told in (signal.SIGINT, signal.SIGTERM):  # a terminal and torchrun tell all of a group; the other side ends us
+        signal.signal(told, signal.SIG_IGN)
     cv2.setNumThreads(1)
     connection, memory = map(int, sys.argv[1:])
     with suppress(EOFError, ConnectionError):

@@ -1,3 +1,4 @@
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -132,6 +133,16 @@ def test_processes_and_threads_end_when_all_batches_are_read(faces: Faces, decod
     load(faces, workers=2)
     assert all(decoder.process.poll() is not None for decoder in decoders)
     assert not loader_threads()
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_whole_group_is_told_does_not_end_decoding_before_its_consumer(
+    faces: Faces, decoders: list[Decoder], unbroken: list[Batch], told: signal.Signals
+) -> None:
+    batches = load_batches(faces, plans(), workers=1)
+    first = next(batches)
+    decoders[0].process.send_signal(told)
+    assert bytes_of([first, *batches]) == bytes_of(unbroken)
 
 
 def test_processes_and_threads_end_when_the_consumer_fails(faces: Faces, decoders: list[Decoder]) -> None:
