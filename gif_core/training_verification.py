@@ -44,10 +44,14 @@ def _open_sets(job: TrainingJob) -> Iterator[tuple[str, PairSet]]:
             found = open_set()
             chosen = PairSet(found.images, thin(found.pairs, job.config.verified_pairs))
             check_pairs(chosen.pairs.same, FOLDS)
-        except GifError as error:
-            logger.warning("no %s during training: %s (training.verified_pairs: 0 asks for none)", name, error)
+        except (GifError, OSError) as error:
+            _warn(name, error)
         else:
             yield name, chosen
+
+
+def _warn(name: str, error: Exception) -> None:
+    logger.warning("no %s during training: %s (training.verified_pairs: 0 asks for none)", name, error)
 
 
 def _draw_held_out(job: TrainingJob) -> PairSet:
@@ -67,8 +71,19 @@ def _spread(rows_P: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _verify(sets: dict[str, PairSet], device: torch.device, model: nn.Module) -> dict[str, float]:
-    """The accuracy on every set; none of features that are not finite, about which the training has more to say."""
-    return {name: accuracy for name, each in sets.items() if (accuracy := _accuracy(each, device, model)) is not None}
+    """The accuracy on every set whose images can be read.
+
+    None of features that are not finite, about which the training has more to say.
+    """
+    found: dict[str, float] = {}
+    for name, each in sets.items():
+        try:
+            accuracy = _accuracy(each, device, model)
+        except (GifError, OSError) as error:
+            _warn(name, error)
+        else:
+            found |= {} if accuracy is None else {name: accuracy}
+    return found
 
 
 def _accuracy(given: PairSet, device: torch.device, model: nn.Module) -> float | None:

@@ -96,6 +96,25 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_verified(
     assert "no verification_accuracy/damaged during training" in caplog.text
 
 
+def test_an_image_that_cannot_be_decoded_is_told_and_the_other_sets_are_verified(
+    network: nn.Module, pair_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = bytearray(pair_file.read_bytes())
+    start = content.index(b"\xff\xd8\xff")
+    content[start : start + 200] = bytes(200)
+    (tmp_path / "broken.bin").write_bytes(content)
+    sets = (PairFileSet(path=str(tmp_path / "broken.bin")), PairFileSet(path=str(pair_file), label="whole"))
+    look = prepare_look(make_job(sets=sets, pairs=60), CPU)
+    assert look is not None
+    assert list(look(network)) == ["verification_accuracy/whole"]
+    assert "no verification_accuracy/broken during training" in caplog.text
+
+
+def test_a_file_that_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert prepare_look(make_job(sets=(PairFileSet(path=str(tmp_path / "gone.bin")),)), CPU) is None
+    assert "no verification_accuracy/gone during training" in caplog.text
+
+
 def test_features_that_are_not_finite_have_no_accuracy(pair_file: Path) -> None:
     blown_up = build_backbone("iresnet_tiny", 16)
     with torch.no_grad():
