@@ -30,6 +30,7 @@ HEAD: Final = "head.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
+SIGN: Final = "sign"
 WEIGHT: Final = "weight_MD"
 """The rows that a head with one for each identity learns; whatever else has such rows is for the optimizer."""
 
@@ -53,6 +54,28 @@ def save_state(
             "scaler": state.scaler.state_dict(),
         }
         checkpoints.commit(folder, state.step, files, values)
+
+
+def check_shared(checkpoints: Checkpoints, group: ProcessGroup) -> None:
+    """Refuse a store that is another one for each machine: no checkpoint there would have all its parts."""
+    if group.size == 1:
+        return
+    (folder, *_) = group.gather(_leave_sign(checkpoints) if group.leads else None)
+    seen = group.gather(any(checkpoints.storage.find(folder)))
+    if group.leads:
+        checkpoints.storage.remove(folder)
+    if not all(seen):
+        raise GifError(
+            "not every machine sees what the first one writes to the store: give all of them one that they share, "
+            "such as store: s3://bucket/prefix or a folder that is mounted on each, or train on one machine "
+            "(execution.nodes: 1)"
+        )
+
+
+def _leave_sign(checkpoints: Checkpoints) -> str:
+    folder = checkpoints.new_folder(0)
+    checkpoints.storage.create(f"{folder}/{SIGN}", b"")
+    return folder
 
 
 def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:

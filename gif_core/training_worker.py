@@ -24,7 +24,7 @@ from gif_core.inputs import map_tensor
 from gif_core.process_group import ProcessGroup, join_processes, leave_processes
 from gif_core.processes import describe_fault, end_with_parent
 from gif_core.training import Training, TrainingReport, begin_training
-from gif_core.training_checkpoints import load_state, load_weights, save_state
+from gif_core.training_checkpoints import check_shared, load_state, load_weights, save_state
 from gif_core.training_verification import prepare_look
 from schemas.errors import GifError
 from schemas.training import TrainingJob
@@ -47,6 +47,7 @@ def run_job(
     wherever that finds it.
     """
     checkpoints = open_checkpoints(job)
+    check_shared(checkpoints, group)
     training = prepare(job, group)
     if not resume(training, checkpoints) and job.start:
         load_weights(training.state, Path(job.start.backbone), Path(job.start.head) if job.start.head else None)

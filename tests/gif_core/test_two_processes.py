@@ -45,6 +45,24 @@ leave_processes()
 """
 
 
+APART = """
+import sys
+from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.checkpoints import Checkpoints
+from gif_core.process_group import join_processes, leave_processes
+from gif_core.training_checkpoints import check_shared
+from schemas.errors import GifError
+rank, folder, store = int(sys.argv[2]), sys.argv[3], sys.argv[4]
+group = join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+try:
+    check_shared(Checkpoints(ArtifactStore(f"{folder}/{store.format(rank=rank)}"), "checkpoints/training/test"), group)
+except GifError as error:
+    sys.exit(str(error))
+finally:
+    leave_processes()
+"""
+
+
 def make_layer(name: str) -> nn.Module:
     torch.manual_seed(0)
     shape, kind = LAYERS[name]
@@ -85,13 +103,27 @@ def train_in_parts(group: ProcessGroup) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in state.model.named_parameters()}
 
 
+def start_two(script: str, folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", script, str(Path(__file__).parent)]
+    return [
+        subprocess.Popen(
+            [*command, str(rank), str(folder), *arguments],
+            cwd=PROJECT,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", HALF, str(Path(__file__).parent)]
-    started = [subprocess.Popen([*command, str(rank), str(folder)], cwd=PROJECT, env=environment) for rank in range(2)]
-    assert [process.wait(120) for process in started] == [0, 0]
+    for process in start_two(HALF, folder):
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
     return folder
 
 
@@ -112,3 +144,12 @@ def test_halves_of_a_batch_are_normalised_as_the_whole_batch_is(of_two: Path, na
 def test_a_batch_in_uneven_parts_leaves_both_processes_with_the_same_weights(of_two: Path) -> None:
     one, other = (torch.load(of_two / f"trained{rank}.pt", weights_only=True) for rank in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(("store", "code"), [("everybody's", 0), ("of-{rank}", 1)])
+def test_machines_that_do_not_share_a_store_are_refused_all_of_them(tmp_path: Path, store: str, code: int) -> None:
+    for process in start_two(APART, tmp_path, store):
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == code, errors
+        assert ("not every machine sees what the first one writes to the store" in errors) == bool(code)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "sign"], "nothing of it stays"
