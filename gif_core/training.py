@@ -109,11 +109,12 @@ class Training:
         return step % every == 0 or step % self.steps_per_epoch == 0
 
     def _report(self, epoch: int, metrics: dict[str, float]) -> TrainingReport:
-        ends_epoch = self.state.step % self.steps_per_epoch == 0
-        if ends_epoch and self.verify and self.group.leads:
-            metrics |= self.verify(self.state.model)
+        """Kept before the network is looked at, which takes long: whoever interrupts that finds the report here."""
         report = TrainingReport(self.state.step, self.steps, epoch, metrics)
         self.reports.append(report)
+        ends_epoch = self.state.step % self.steps_per_epoch == 0
+        if ends_epoch and self.verify and self.group.leads:
+            report.metrics.update(self.verify(self.state.model))
         return report
 
 

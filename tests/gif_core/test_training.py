@@ -199,6 +199,17 @@ def test_divergence_names_the_step_and_what_to_try(faces: Faces) -> None:
         next(steps)
 
 
+def test_an_interrupted_look_at_the_network_does_not_lose_the_report_of_its_step(faces: Faces) -> None:
+    def interrupt(_: nn.Module) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    training = begin(faces, make_config(epochs=1))
+    training.verify = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        list(training.run())
+    assert [report.step for report in training.reports] == list(range(1, training.state.step + 1))
+
+
 def exhaust(*_: object) -> None:
     torch.empty(2**50)
 
