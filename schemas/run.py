@@ -22,6 +22,8 @@ LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
 OPTIONAL: Final = (*LINKS, "dimension")
 """Settings that are in no key unless they are given: artifacts of before they were there stay in use."""
+WATCHING: Final = ("max_skipped", "verified_pairs")
+"""Settings that no weight depends on: they are in no key, and a training goes on when they change."""
 
 
 def default_store() -> str:
@@ -57,4 +59,5 @@ class RunConfig(Frozen):
         """What an artifact of `stage` depends on besides its inputs: the configured part of its key."""
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json")
         settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
+        settings = {name: value for name, value in settings.items() if name not in WATCHING}
         return settings | {"seed": self.seed} if stage in SEEDED else settings

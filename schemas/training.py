@@ -1,6 +1,6 @@
 """Settings of training: backbone, objective (Eq. 7, 8, 10) and schedule."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -10,6 +10,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
+    model_validator,
 )
 
 from schemas.artifacts import KEY_PATTERN
@@ -74,7 +75,7 @@ class TrainingConfig(Frozen):
     margin: NonNegativeFloat | None = None
     """Of the right class, or of a token's right value in `gif`; null: 0.5 for `arcface`, 0.4 for `cosface`,
     `partial_fc` and `adaface`, 0 for `gif`, as in the paper."""
-    margins: tuple[float, float, float] = (1.0, 0.5, 0.0)
+    margins: tuple[Annotated[float, Field(ge=1)], NonNegativeFloat, NonNegativeFloat] = (1.0, 0.5, 0.0)
     """m1, m2 and m3 of `combined_margin`: cos(m1·θ + m2) - m3."""
     sample_rate: float = Field(default=0.3, gt=0, le=1)
     """Share of the rows that take part in a step of `partial_fc`, those of the batch's people among them."""
@@ -128,6 +129,12 @@ class TrainingConfig(Frozen):
     start_from: str | None = Field(default=None, pattern=KEY_PATTERN)
     """Key of a training whose weights are the start: the backbone's, and the head's as far as it is about the same
     codes or the same people; null: random weights."""
+
+    @model_validator(mode="after")
+    def _take_margins(self) -> Self:
+        if self.head == "combined_margin" and self.margin is not None:
+            raise ValueError("margin is of no matter to combined_margin: give its three, training.margins")
+        return self
 
     @property
     def scale_of_head(self) -> float:

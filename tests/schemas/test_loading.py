@@ -142,6 +142,20 @@ def test_device_and_workers_are_in_no_stages_settings() -> None:
     assert all(config.settings(stage) == other.settings(stage) for stage in ("ingestion", "embedding", "training"))
 
 
+def test_what_no_weight_depends_on_is_in_no_settings_of_training() -> None:
+    config, other = load_config("demo"), load_config("demo", ["training.verified_pairs=0", "training.max_skipped=99"])
+    assert config.settings("training") == other.settings("training")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [("training.margin=0.3", "training.margins"), ("training.margins=[0.5, 0, 0]", "greater than or equal to 1")],
+)
+def test_margins_that_combined_margin_cannot_have_are_refused_before_anything_runs(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config("demo", ["training.head=combined_margin", override])
+
+
 def test_a_dump_is_read_back_as_the_same_configuration() -> None:
     config = load_config("demo", ["seed=3"])
     assert RunConfig.model_validate(config.model_dump(mode="json")) == config
