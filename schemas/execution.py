@@ -16,7 +16,7 @@ class ExecutionConfig(Frozen):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto`: a GPU if there is one."""
     workers: PositiveInt = Field(default_factory=lambda: os.cpu_count() or 1)
-    """Threads that read, draw, decode and, on a CPU, encode images."""
+    """Threads that read, draw, decode and, on a CPU, encode images; processes on one machine share them."""
     encode_batch: PositiveInt = 256
     """Faces that an encoder or a backbone embeds at a time; what fits the device's memory."""
     runner: Literal["auto", "threads", "processes", "ray", "dask"] = "auto"
@@ -39,7 +39,8 @@ class ExecutionConfig(Frozen):
     rendezvous: str | None = None
     """`host:port` of the machine at which the others meet it, when there are several."""
     restarts: NonNegativeInt = 3
-    """Times that torchrun starts its processes again when one of them fails; they go on from the last checkpoint."""
+    """Times that torchrun starts its processes again when one of them fails, or when another machine leaves; they go on
+    from the last checkpoint."""
     checkpoint_seconds: NonNegativeFloat = 600.0
     """Longest time between two checkpoints of training."""
     checkpoint_steps: PositiveInt | None = None

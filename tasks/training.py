@@ -123,7 +123,7 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
         config=config.training,
         seed=config.seed,
         device=execution.device,
-        workers=execution.workers,
+        workers=max(1, execution.workers // count_processes(execution)),
         shards=_paths(faces, "identities-"),
         held_out=_paths(faces, "held_out-"),
         verified_sets=tuple(each for each in config.evaluation.sets if isinstance(each, PairFiles)),

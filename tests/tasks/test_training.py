@@ -301,3 +301,21 @@ def test_the_figures_of_a_report_are_said_in_a_line() -> None:
 def test_wandb_that_is_not_installed_is_said(run: Run) -> None:
     with pytest.raises(GifError, match="pip install wandb"):
         run(wandb="faces")
+
+
+def test_processes_of_a_machine_share_its_decoding_workers(
+    store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    jobs: list[TrainingJob] = []
+
+    def note(module: str, arguments: list[str], *_: object) -> list[dict[str, Any]]:
+        jobs.append(TrainingJob.model_validate_json(Path(arguments[0]).read_text()))
+        raise GifError("enough is known")
+
+    monkeypatch.setattr("tasks.training.run_module", note)
+    for workers in (7, 1):
+        execution = {"device": "cpu", "workers": workers, "processes": 2}
+        config = RunConfig.model_validate({"store": str(tmp_path / "store"), "execution": execution})
+        with pytest.raises(GifError, match="enough is known"):
+            training.fn(config, inputs, False)
+    assert [job.workers for job in jobs] == [3, 1]
