@@ -84,7 +84,8 @@ def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:
         yield _plot("accuracies", figure, title, f"On training images: {words}.")
     cosines = {"alignment": "z·h", "cosine": "z·w"}
     if shown := _rename(curves, cosines):
-        what = "code vector h" if "alignment" in curves else "row w of its identity"
+        vector = "code vector h, where the learned map puts it if there is one"
+        what = vector if "alignment" in curves else "row w of its identity"
         yield _plot("alignment", figures.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
     names = {name: name.partition("/")[2] or "Held-out people" for name in curves if name.startswith(UNSEEN)}
     if shown := _rename(curves, names):
