@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gif_core import scores as score_files
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
@@ -24,6 +25,10 @@ from gif_core.scores import SetResult
 from gif_core.tokenization import code_shape
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
+
+# The same examples in every run, and no example fails for the time it takes; --hypothesis-profile=default explores.
+settings.register_profile("gif", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gif")
 
 HOSTILE = "<script>alert(1)</script>"
 STEPS = 1200

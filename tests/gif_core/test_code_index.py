@@ -23,7 +23,7 @@ def test_prefixes_are_numbered_too() -> None:
     assert pack_codes(CODES[:, :2], SHAPE).tolist() == [0, 13, 0, 2, 15]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(length=st.integers(1, 6), tokens=st.integers(1, 6), seed=st.integers(0, 99), share=st.floats(0, 1))
 def test_identity_to_code_and_back_is_the_identity(length: int, tokens: int, seed: int, share: float) -> None:
     shape = CodeShape(length, tokens)

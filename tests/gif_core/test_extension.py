@@ -37,7 +37,7 @@ def tables(draw: st.DrawFn) -> tuple[CodeShape, Codes, Vectors, Vectors]:
     return shape, random_codes(shape, old, int(rng.integers(99))), vectors[:old], vectors[old:]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(table=tables())
 def test_old_and_new_codes_together_are_unique_in_range_and_within_capacity(
     table: tuple[CodeShape, Codes, Vectors, Vectors],

@@ -43,7 +43,7 @@ def faces(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from(damages))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(faces(), max_size=12))
 def test_a_block_is_judged_as_its_images_are_one_by_one(contents: list[bytes]) -> None:
     check = BlockChecker(LIMITS)

@@ -56,7 +56,7 @@ def test_directions_that_all_parents_share_are_found_again() -> None:
     assert all(step.explained_by_chance < 0.5 for step in steps[1:])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     count=st.integers(1, 150),
     length=st.integers(1, 5),

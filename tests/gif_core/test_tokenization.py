@@ -74,7 +74,7 @@ def test_codes_that_do_not_fit_an_integer_are_refused() -> None:
         code_shape(0, TokenizationConfig())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_codes_are_unique_in_range_and_within_capacity(data: st.DataObject) -> None:
     """Whatever the vectors, also when many are the same: checked here without the project's own check."""

@@ -80,7 +80,7 @@ def expected(stream: list[tuple[Any, bytes, int]], keys: list[int]) -> list[tupl
     return [(str(label[0] if isinstance(label, list) else label), image) for label, image, _ in wanted]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(stream=streams, window=windows, data=st.data())
 def test_any_stream_is_read_back_with_and_without_an_index(
     read_source: Read, keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], window: int, data: st.DataObject
@@ -96,7 +96,7 @@ def test_any_stream_is_read_back_with_and_without_an_index(
     assert found.faces == expected(stream, keys)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(stream=streams, span=st.sampled_from([1, 40, 200, 2**23]), gap=st.sampled_from([0, 36, 2**16]), data=st.data())
 def test_a_block_holds_what_is_read_one_by_one(
     keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], span: int, gap: int, data: st.DataObject
@@ -113,7 +113,7 @@ def test_a_block_holds_what_is_read_one_by_one(
     assert block.images() == [sound[record] for record in records]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(stream=st.lists(st.tuples(numbers, images, ids), min_size=1, max_size=8), data=st.data())
 def test_a_damaged_magic_costs_the_damaged_record_alone(
     read_source: Read, keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], data: st.DataObject

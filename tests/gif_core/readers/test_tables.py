@@ -322,7 +322,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 rows = st.lists(st.tuples(st.one_of(st.none(), st.binary(max_size=40)), st.one_of(st.none(), texts)), max_size=40)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(rows, st.sampled_from([*KINDS, "file"]), st.integers(1, 9), st.sampled_from([None, "zstd"]))
 def test_any_table_is_read_back(
     read_source: Read, keep_in_memory: Keep, rows: list[Any], kind: str, group: int, compression: str | None

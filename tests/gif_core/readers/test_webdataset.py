@@ -342,7 +342,7 @@ names = st.lists(
 samples = st.lists(st.tuples(names, st.binary(max_size=600), st.text(max_size=5)), max_size=6, unique_by=lambda s: s[0])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(samples, st.sampled_from(["gnu", "pax"]), st.sampled_from([512, 1000, 4 * 2**20]))
 def test_any_samples_are_read_back(
     read_source: Read, keep_in_memory: Keep, samples: list[tuple[str, bytes, str]], kind: str, window: int
