@@ -189,7 +189,8 @@ def test_a_damaged_image_is_told_by_its_row_and_name(
 
 
 def test_a_process_that_dies_is_an_error_and_not_a_hang(faces: Faces, decoders: list[Decoder]) -> None:
-    batches = load_batches(faces, plans())
+    many = plan_batches(COUNT, CONFIG.model_copy(update={"epochs": 10}), seed=0)  # more than are decoded ahead
+    batches = load_batches(faces, many)
     next(batches)
     decoders[0].process.kill()
     with pytest.raises(DecoderError, match="ended with code -9"):

@@ -23,15 +23,15 @@ KEY = "b" * 64
 ATTEMPT = """
 import sys
 from tests.gif_core.test_resume import attempt
-attempt(sys.argv[1])
+attempt(sys.argv[1], pause=0.02)
 """
 
 
-def attempt(store_path: str) -> None:
+def attempt(store_path: str, pause: float = 0.0) -> None:
     store = ArtifactStore(store_path)
     with store.draft(store.ref("ingestion", KEY), {}, {}, resume=True) as draft:
         for _ in ingest(CONFIG, [open_reader(source) for source in CONFIG.sources], draft.folder, workers=2):
-            pass
+            time.sleep(pause)
         store.publish(draft)
 
 
@@ -52,11 +52,13 @@ def digests(store: ArtifactStore) -> dict[str, str]:
 def kill_after(shards: int, store_path: Path) -> dict[str, tuple[int, int]]:
     """Let an ingestion run in a process of its own until so many shards are finished, then kill it."""
     process = subprocess.Popen([sys.executable, "-c", ATTEMPT, str(store_path)], cwd=Path(__file__).parents[2])
-    end = time.monotonic() + 60
-    while len(finished(store_path / "ingestion" / KEY)) < shards:
+    end, found = time.monotonic() + 60, 0
+    while found < shards:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.002)
+        with suppress(FileNotFoundError):  # it takes over what another left, under a new name
+            found = len(finished(store_path / "ingestion" / KEY))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     return finished(store_path / "ingestion" / KEY)

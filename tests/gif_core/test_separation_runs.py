@@ -146,14 +146,14 @@ def test_a_killed_process_is_carried_on_and_ends_with_the_same_bits(tmp_path: Pa
 
 
 RUN = """
-import sys
+import sys, time
 from pathlib import Path
 import torch
 from gif_core.separation_worker import run_job
 from schemas.separation import SeparationJob
 torch.set_num_threads(1)
 for step in run_job(SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())):
-    pass
+    time.sleep(0.1 if step.epoch > 30 else 0)
 """
 
 

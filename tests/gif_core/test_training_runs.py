@@ -31,7 +31,8 @@ __all__ = ["files", "undisturbed"]
 pytestmark = pytest.mark.usefixtures("one_thread")
 slow = pytest.mark.slow
 SPY = """
-import json, os, signal, sys
+import json, os, signal, sys, time
+from pathlib import Path
 from gif_core import training_step, training_worker
 take = training_step.Stepper.take
 
@@ -45,9 +46,17 @@ def spy(self, batch):
 
 training_step.Stepper.take = spy
 training_worker.main()
-names = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
-if any("gloo" in name for name in names):
-    sys.exit(f"threads of the group outlive it, and may abort the process as it ends: {names}")
+
+def is_of_group(task):
+    try:
+        return "gloo" in (task / "comm").read_text()
+    except OSError:
+        return False
+
+end = time.monotonic() + 5
+while any(map(is_of_group, Path("/proc/self/task").iterdir())):
+    if time.monotonic() > end:
+        sys.exit("threads of the group outlive it, and may abort the process as it ends")
 """
 
 
