@@ -38,7 +38,7 @@ LONGEST_SILENCE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """What the steps since the last report did, as means over them and over all processes."""
+    """What the steps since the last report did, as means over them and over all processes; of `skipped` the number."""
 
     step: int
     """Counted from 1."""

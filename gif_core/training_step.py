@@ -87,11 +87,15 @@ class Stepper:
             raise TrainingDivergedError(self._explain_divergence(figures))
 
     def collect(self) -> tuple[dict[str, float], int]:
-        """Mean figures of the steps since the last call, over all processes, and how many images they saw."""
+        """Mean figures of the steps since the last call, over all processes, and how many images they saw.
+
+        `skipped` is the number of steps, which is the same in every process.
+        """
         stacked = self.group.sum(torch.stack([value.to(self.group.device) for value in self.sums.values()]))
         means = (stacked / (self.count * self.group.size)).tolist()
         images = self.images * self.group.size
         named = dict(zip(self.sums, means, strict=True))
+        named["skipped"] = float(round(named["skipped"] * self.count))
         self.sums, self.count, self.images = {}, 0, 0
         return named, images
 

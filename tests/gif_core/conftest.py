@@ -1,6 +1,6 @@
 """A small store with everything that a report reads, made in a second."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,14 @@ class SmallRun:
     """A store with small artifacts of all stages that the report reads."""
 
     def __init__(
-        self, folder: Path, *, held_out: float = 0.5, title: str = "A small run", head: str = "gif", seed: int = 0
+        self,
+        folder: Path,
+        *,
+        held_out: float = 0.5,
+        title: str = "A small run",
+        head: str = "gif",
+        seed: int = 0,
+        skipped: Mapping[int, int] | None = None,
     ) -> None:
         source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
         self.config = RunConfig.model_validate(
@@ -55,6 +62,7 @@ class SmallRun:
         )
         self.store = ArtifactStore(str(folder))
         self.inputs: dict[StageName, Artifact] = {}
+        self.skipped = skipped or {}
         for write in (
             write_faces,
             write_vectors,
@@ -144,11 +152,12 @@ def write_training(run: SmallRun) -> None:
         names = ["loss", "loss_codes", "loss_alignment", "alignment", "token_accuracy/1", "token_accuracy/2"]
         last = {"code_accuracy": 0.25, "alignment": 0.75}
     else:
-        names, last = ["loss", "accuracy", "cosine", "gradient_norm", "skipped"], {"accuracy": 0.3125}
+        names, last = ["loss", "accuracy", "cosine", "gradient_norm"], {"accuracy": 0.3125}
     with run.publish("training") as draft:
         with MetricsWriter(draft.folder / "metrics.parquet", "training") as writer:
             for step in range(1, STEPS + 1):
-                writer.add(step, dict.fromkeys((*names, *last, "images_per_second"), 1 / step))
+                curves = dict.fromkeys((*names, *last, "images_per_second"), 1 / step)
+                writer.add(step, curves | {"skipped": run.skipped.get(step, 0)})
             writer.add(STEPS, {"verification_accuracy": 0.75})
         draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5} | last
 

@@ -1,3 +1,4 @@
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -139,6 +140,17 @@ def test_reports_of_many_steps_are_their_means(faces: Faces, monkeypatch: pytest
     assert [report.step for report in few.reports] == [4, 8, 12, 16]
     for name in every[0]:
         assert figures(few)[1][name] == pytest.approx(np.mean([step[name] for step in every[4:8]]), rel=1e-5), name
+
+
+def test_a_report_of_many_steps_has_the_number_of_those_that_were_skipped(
+    faces: Faces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_REPORTS", 4)
+    training, step = begin(faces, make_config(epochs=1, batch_size=2)), itertools.count(1)
+    training.state.model.register_forward_pre_hook(
+        lambda _, images: images[0] * float("inf") if next(step) in {2, 3, 9} else None
+    )
+    assert [report.metrics["skipped"] for report in training.run()] == [2, 0, 1, 0]
 
 
 def test_closing_the_iterator_ends_what_reads_ahead(faces: Faces) -> None:
