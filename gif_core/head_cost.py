@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gif_core.tokenization import CodeShape, code_shape
+from schemas.artifacts import Manifest
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
 
@@ -34,6 +35,11 @@ class HeadSize:
         sampled = self.in_a_step if self.in_a_step < self.parameters else 0
         passing = max(config.batch_size * self.logits, self.in_a_step)
         return FLOAT_BYTES * (each * (self.parameters + sampled) + self.in_a_step + passing)
+
+
+def code_dimension(separation: Manifest, embedding: Manifest) -> int:
+    """Length of the code vectors, and so d of the head: that of the encoder's unless separation was told another."""
+    return int(separation.settings.get("dimension") or embedding.metrics["dimensions"])
 
 
 def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim: int) -> HeadSize:

@@ -9,7 +9,7 @@ from gif_core import figures
 from gif_core.artifacts import Artifact
 from gif_core.figures import Curve
 from gif_core.formatting import decimal, duration, percent, thousands
-from gif_core.head_cost import memory_curves, size_of_head, size_of_rows, size_of_tokens
+from gif_core.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.report_tables import read_curves
 from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
@@ -52,7 +52,8 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
 
 def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
     """Memory of a step of three kinds of heads against the number of identities, computed, with this run on it."""
-    codes, dim = inputs["tokenization"].manifest.metrics, int(inputs["embedding"].manifest.metrics["dimensions"])
+    codes = inputs["tokenization"].manifest.metrics
+    dim = code_dimension(inputs["separation"].manifest, inputs["embedding"].manifest)
     shape, here = CodeShape(int(codes["length"]), int(codes["range"])), int(codes["identities"])
     size = size_of_head(config.training, here, shape, dim)
     identities = sorted({*IDENTITIES, max(here, 2)})

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.formatting import flag_words
-from gif_core.head_cost import size_of_head
+from gif_core.head_cost import code_dimension, size_of_head
 from gif_core.scores import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
@@ -158,13 +158,14 @@ def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _count_parameters(lineage: Mapping[StageName, Manifest]) -> int | None:
     """Of the head; unknown when its codes or vectors are gone, or its settings are of another time."""
-    if not {"tokenization", "embedding"} <= lineage.keys():
+    if not {"tokenization", "separation", "embedding"} <= lineage.keys():
         return None
     known = {name: value for name, value in lineage["training"].settings.items() if name in TrainingConfig.model_fields}
-    codes, vectors = lineage["tokenization"].metrics, lineage["embedding"].metrics
+    codes = lineage["tokenization"].metrics
     try:
+        dim = code_dimension(lineage["separation"], lineage["embedding"])
         shape = CodeShape(int(codes["length"]), int(codes["range"]))
         config = TrainingConfig.model_validate(known)
-        return size_of_head(config, int(codes["identities"]), shape, int(vectors["dimensions"])).parameters
+        return size_of_head(config, int(codes["identities"]), shape, dim).parameters
     except (KeyError, ValueError):
         return None

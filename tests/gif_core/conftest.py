@@ -48,12 +48,14 @@ class SmallRun:
         head: str = "gif",
         seed: int = 0,
         skipped: Mapping[int, int] | None = None,
+        dimension: int | None = None,
     ) -> None:
         source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
         self.config = RunConfig.model_validate(
             {
                 "store": str(folder),
                 "seed": seed,
+                "separation": {"dimension": dimension},
                 "training": {"head": head},
                 "ingestion": {"sources": [source], "held_out": held_out},
                 "embedding": {"model": "tiny-clip", "pretrained": "random"},

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.comparison import Scored, find_comparable, find_evaluation
 from gif_core.comparison_table import NOTHING, tabulate
+from gif_core.heads.building import build_head
 from gif_core.reporting import write_comparison
 from gif_core.scored_runs import ScoredRun, Way, differing_settings, load_beside, load_run
 from gif_core.scores import FORMAT, SetResult, write_scores
@@ -99,21 +101,36 @@ def test_the_runs_seed_is_one_setting_whatever_stages_draw_from_it(small_run: Ma
     assert differing_settings([load_run(run.store, key_of(run)) for run in pair]) == ["seed"]
 
 
+def build_parameters(run: Any, dimension: int) -> int:
+    """Of a head that is really built, on code vectors of so many dimensions."""
+    codes = run.inputs["tokenization"].manifest.metrics
+    vectors, tokens = (codes["identities"], dimension), (codes["identities"], codes["length"])
+    built = build_head(
+        run.config.training, np.zeros(tokens, np.int64), np.zeros(vectors, np.float32), num_values=codes["range"]
+    )
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
 def test_parameters_of_the_head_are_those_that_are_built(runs: dict[str, Any]) -> None:
-    import numpy as np
-
-    from gif_core.heads.building import build_head
-
-    codes = runs["gif"].inputs["tokenization"].manifest.metrics
-    vectors = np.zeros((codes["identities"], 16), np.float32)
     for run, head in zip(load(runs, *HEADS), HEADS, strict=True):
-        built = build_head(
-            runs[head].config.training,
-            np.zeros((codes["identities"], codes["length"]), np.int64),
-            vectors,
-            num_values=codes["range"],
-        )
-        assert run.head_parameters == sum(parameter.numel() for parameter in built.parameters())
+        assert run.head_parameters == build_parameters(runs[head], 16)
+
+
+@pytest.mark.parametrize("head", ["gif", "arcface"])
+def test_the_head_has_the_dimensions_of_the_code_vectors_where_they_are_fewer_than_the_encoders(
+    small_run: MakeRun, tmp_path: Path, head: str
+) -> None:
+    run = small_run(tmp_path / "store", head=head, dimension=8)
+    assert load_run(run.store, key_of(run)).head_parameters == build_parameters(run, 8)
+    html = run.report(tmp_path / "report.html")
+    assert f"{build_parameters(run, 8):,} parameters" in html
+    assert "images in 8 dimensions" in html
+
+
+def test_parameters_of_the_head_are_unknown_when_the_code_vectors_are_gone(small_run: MakeRun, tmp_path: Path) -> None:
+    run = small_run(tmp_path, dimension=8)
+    run.store.remove(run.inputs["separation"].ref)
+    assert load_run(run.store, key_of(run)).head_parameters is None
 
 
 def test_a_table_has_a_column_for_each_run_and_marks_the_best(runs: dict[str, Any]) -> None:
