@@ -1,7 +1,9 @@
 """Which trained model a command means, and what was made with it."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
@@ -12,19 +14,20 @@ from schemas.errors import GifError
 from schemas.stages import StageName
 
 Artifacts = Mapping[StageName, Artifact]
+Run = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", help="The model of a run, by the run's id or its beginning, instead of the champion."),
+]
 
 
 def open_model(address: str, run: str | None, key: str | None) -> Artifacts:
-    """A model with what it was made from and its evaluation: by its key, of a run, or else the champion.
+    """The model that is meant, with what it was made from and its evaluation.
 
-    Where there is no champion it is that of the newest run; a line on stderr says which. Of several evaluations the
-    newest counts, on the faces it was trained with if there is one: only that knows whom it enrolled.
+    Of several evaluations the newest counts, on the faces it was trained with if there is one: only that knows whom it
+    enrolled.
     """
     store = ArtifactStore(address)
-    if run and key:
-        raise GifError("give --run or --key, not both")
-    training, which = _choose(store, run, key)
-    Console(stderr=True).print(f"model: {training.ref}, {which}", markup=False, highlight=False, soft_wrap=True)
+    training = choose_model(store, run, key)
     made_from = training.manifest.inputs
     artifacts: dict[StageName, Artifact] = {name: store.open(store.ref(name, at.key)) for name, at in made_from.items()}
     evaluations = [
@@ -35,10 +38,20 @@ def open_model(address: str, run: str | None, key: str | None) -> Artifacts:
     return artifacts | {"training": training} | newest
 
 
-def _choose(store: ArtifactStore, run: str | None, key: str | None) -> tuple[Artifact, str]:
-    """The model that is meant, and why that one."""
-    if key:
-        return _named(store, key), f"by --key {key}"
+def choose_model(store: ArtifactStore, run: str | None, key: str | None, *, named_by: str = "--key") -> Artifact:
+    """A model by its key, of a run, or else the champion; a line on stderr says which.
+
+    Where there is no champion it is that of the newest run. `named_by` is what the command calls the key.
+    """
+    if run and key:
+        raise GifError(f"give --run or {named_by}, not both")
+    training, which = (_named(store, key), f"by {named_by} {key}") if key else _in_use(store, run)
+    Console(stderr=True).print(f"model: {training.ref}, {which}", markup=False, highlight=False, soft_wrap=True)
+    return training
+
+
+def _in_use(store: ArtifactStore, run: str | None) -> tuple[Artifact, str]:
+    """The model of a run or the champion, and why that one."""
     if run:
         return _of_run(store, run), f"of run {run}"
     champion = find_champion(store)

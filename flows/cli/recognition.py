@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.encoders import Device, check_format, print_vectors, save_vectors
-from flows.cli.models import open_model
+from flows.cli.models import Run, open_model
 from flows.cli.options import Store
 from schemas.errors import GifError
 
@@ -27,10 +27,6 @@ BEAM = 64
 
 Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces: JPEG, PNG, WebP or BMP.")]
 Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face: JPEG, PNG, WebP or BMP.")]
-Run = Annotated[
-    str | None,
-    typer.Option(metavar="RUN", help="The model of a run, by the run's id or its beginning, instead of the champion."),
-]
 Key = Annotated[
     str | None,
     typer.Option(
