@@ -49,16 +49,18 @@ class Gallery:
         *,
         beam: int = 64,
         device: torch.device | None = None,
+        reads_codes: bool = True,
     ) -> None:
         """Code vectors are given as they went into training; where the heads have a map, h is where it puts them.
 
-        They may be mapped from a file: `reranked` reads no rows but those of its candidates.
+        They may be mapped from a file: `reranked` reads no rows but those of its candidates. Without `reads_codes` the
+        heads were not taught any: only `exhaustive` and the cosines mean something.
         """
         if len(codes_NL) != len(vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(vectors_ND)} code vectors")
         self.device = device or torch.device("cpu")
         self.heads, self.tree = heads.to(self.device).eval(), CodeTree(codes_NL, shape, self.device)
-        self.vectors_ND, self.beam = vectors_ND, beam
+        self.vectors_ND, self.beam, self.reads_codes = vectors_ND, beam, reads_codes
 
     def __len__(self) -> int:
         """How many people are enrolled."""

@@ -56,7 +56,23 @@ def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
 
 
 def check_reads_codes(description: Path) -> None:
-    """NoTokenHeadsError for a model whose head does not read codes."""
+    """NoTokenHeadsError for a model that does not read codes: its head has none, or was not taught them."""
+    check_has_token_heads(description)
+    if not learned_codes(description):
+        raise NoTokenHeadsError(
+            "this model was trained with training.code_weight=0, which teaches its token heads nothing, so it cannot "
+            "read codes: 'gif identify --by exhaustive' finds people without them"
+        )
+
+
+def learned_codes(description: Path) -> bool:
+    """Whether the loss of the codes had a part in training the token heads."""
+    settings = json.loads(description.read_text())["settings"]
+    return TrainingConfig.model_validate(settings).code_weight > 0
+
+
+def check_has_token_heads(description: Path) -> None:
+    """NoTokenHeadsError for a model of another head, which knows neither codes nor code vectors."""
     known = json.loads(description.read_text())
     if known.get("head") != "gif":
         raise NoTokenHeadsError(

@@ -18,21 +18,29 @@ from gif_core.calibration import Calibration
 from gif_core.code_table import read_codes
 from gif_core.code_tree import NOBODY
 from gif_core.evaluation import embed_images
-from gif_core.identification import Gallery
+from gif_core.identification import Gallery, Method
 from gif_core.inputs import open_code_vectors
-from gif_core.models import check_reads_codes, load_token_heads
+from gif_core.models import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
 from gif_core.readers.landmarks import Landmarks
 from schemas.stages import StageName
 
 
-def open_gallery(artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device) -> Gallery:
-    """The people whom a model was trained on, with their codes and code vectors; NoTokenHeadsError if it has none."""
+def open_gallery(
+    artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device, method: Method | None = None
+) -> Gallery:
+    """The people whom a model was trained on, with their codes and code vectors, to be found by `method` or by any.
+
+    NoTokenHeadsError if the model was trained without them; `exhaustive` needs the code vectors alone.
+    """
     training = artifacts["training"]
-    check_reads_codes(training.path("model.json"))
-    heads = load_token_heads(training.path("head.safetensors"), training.path("model.json"))
+    description = training.path("model.json")
+    check = check_has_token_heads if method == "exhaustive" else check_reads_codes
+    check(description)
+    heads = load_token_heads(training.path("head.safetensors"), description)
     codes_NL, shape = read_codes(artifacts["tokenization"].path("codes.duckdb"))
     vectors_ND = open_code_vectors(artifacts["separation"])
-    return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device)
+    reads_codes = learned_codes(description)
+    return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device, reads_codes=reads_codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +74,12 @@ def points_of(path: Path, landmarks: Landmarks) -> NDArray[np.float64]:
 def identify_faces(
     gallery: Gallery, z_BD: NDArray[np.float32], identities: Path, top: int, calibration: Calibration
 ) -> Iterator[dict[str, Any]]:
-    """For each feature whether the person is known (None without a threshold), and the `top` candidates."""
+    """For each feature whether the person is known (None without a threshold), and the `top` candidates.
+
+    Their codes have a chance only where the model reads codes.
+    """
     found = gallery.find(z_BD, top, calibration.method)
-    chances_BK = gallery.chances(z_BD, found.identities_BK)
+    chances_BK = gallery.chances(z_BD, found.identities_BK) if gallery.reads_codes else None
     cosines_BK = gallery.cosines(z_BD, found.identities_BK)
     labels = pq.read_table(identities, columns=["label"])["label"]
     for row, identities_K in enumerate(found.identities_BK.tolist()):
@@ -76,7 +87,7 @@ def identify_faces(
             {
                 "identity_id": identity,
                 "label": labels[identity].as_py(),
-                "chance": float(chances_BK[row, place]),
+                "chance": None if chances_BK is None else float(chances_BK[row, place]),
                 "cosine": float(cosines_BK[row, place]),
             }
             for place, identity in enumerate(identities_K)

@@ -82,7 +82,7 @@ class TrainingConfig(Frozen):
     gamma: NonNegativeFloat = 1.0
     """Weight of L_AR in Eq. 10; 0: codes alone."""
     code_weight: NonNegativeFloat = 1.0
-    """Weight of L_C in Eq. 10; 0: L_AR alone."""
+    """Weight of L_C in Eq. 10; 0: L_AR alone, and nobody can be found by a code."""
     token_weights: TokenWeights = "uniform"
     """λ of Eq. 7 along the code; its sum is 1."""
     hidden_layers: NonNegativeInt = 2

@@ -140,7 +140,7 @@ def identify(
 
     artifacts, method = open_model(store, run, key), _check_method(by)
     calibration = read_calibration(artifacts.get("evaluation"), method)
-    gallery = open_gallery(artifacts, beam=calibration.beam or BEAM, device=_pick(device))
+    gallery = open_gallery(artifacts, beam=calibration.beam or BEAM, device=_pick(device), method=method)
     features_BD = _embed(artifacts, images, landmarks, device, flip=calibration.flip)
     answers = identify_faces(gallery, features_BD, artifacts["ingestion"].path("identities.parquet"), top, calibration)
     model = artifacts["training"].ref.key
@@ -157,7 +157,8 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for place, each in enumerate(row["candidates"]):
             first = (escape(Path(row["image"]).name), _answer(row)) if place == 0 else ("", "")
-            chance, cosine = f"{each['chance']:.1%}", f"{each['cosine']:.3f}"
+            chance = "–" if each["chance"] is None else f"{each['chance']:.1%}"
+            cosine = f"{each['cosine']:.3f}"
             table.add_row(*first, escape(each["label"]), str(each["identity_id"]), chance, cosine)
         table.add_section()
     Console().print(table)

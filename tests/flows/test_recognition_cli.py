@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -70,13 +71,14 @@ def open_split(artifacts: Mapping[StageName, Artifact], split: str) -> Faces:
     return Faces([artifacts["ingestion"].path(name) for name in artifacts["ingestion"].names(f"{split}-")])
 
 
-def save_model(folder: Path, head: str) -> None:
+def save_model(folder: Path, **trained: Any) -> None:
+    config = TrainingConfig(**trained)
     torch.manual_seed(0)
     model = build_backbone("iresnet_tiny", DIM)
     save_file({name: each.contiguous() for name, each in model.state_dict().items()}, folder / "backbone.safetensors")
     save_file(TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=16.0).state_dict(), folder / "head.safetensors")
-    about = {"backbone": "iresnet_tiny", "embedding_dim": DIM, "head": head, "length": SHAPE.length}
-    settings = TrainingConfig().model_dump(mode="json")
+    about = {"backbone": "iresnet_tiny", "embedding_dim": DIM, "head": config.head, "length": SHAPE.length}
+    settings = config.model_dump(mode="json")
     (folder / "model.json").write_text(json.dumps(about | {"range": SHAPE.range, "settings": settings}))
 
 
@@ -91,14 +93,14 @@ def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageNam
     write_scores(folder, [result], artifacts["training"].ref.key, measure_identification(config, artifacts))
 
 
-def fill_store(folder: Path, head: str) -> Mapping[StageName, Artifact]:
+def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
     publisher, config = Publisher(ArtifactStore(str(folder))), RunConfig.model_validate(SETTINGS)
     readers = [open_reader(source) for source in config.ingestion.sources]
     publisher.publish("ingestion", lambda into: [*ingest(config.ingestion, readers, into), None][-1])
     publisher.publish("embedding", lambda into: (into / "file").touch())
     scratch = folder / "scratch"
     scratch.mkdir()
-    save_model(scratch, head)
+    save_model(scratch, **trained)
     faces = open_split(publisher.artifacts, "identities")
     people = pq.read_table(publisher.artifacts["ingestion"].path("identities.parquet"))
     first_N = np.unique(faces.labels_N, return_index=True)[1]
@@ -110,7 +112,7 @@ def fill_store(folder: Path, head: str) -> Mapping[StageName, Artifact]:
     )
     codes = draw_codes(len(people), SHAPE, seed=0)
     publisher.publish("tokenization", lambda into: write_code_table(into, codes, SHAPE, people))
-    publisher.publish("training", lambda into: save_model(into, head))
+    publisher.publish("training", lambda into: save_model(into, **trained))
     publisher.publish("evaluation", lambda into: save_evaluation(into, config, publisher.artifacts))
     return publisher.artifacts
 
@@ -119,7 +121,7 @@ def fill_store(folder: Path, head: str) -> Mapping[StageName, Artifact]:
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, and images of people who are enrolled, who were held out, and whom evaluation has never seen."""
     folder = tmp_path_factory.mktemp("recognition")
-    artifacts = fill_store(folder / "store", "gif")
+    artifacts = fill_store(folder / "store")
     for split in ("identities", "held_out"):
         faces = open_split(artifacts, split)
         for person in np.unique(faces.labels_N):
@@ -135,6 +137,13 @@ def gif(work: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(work)
     monkeypatch.setenv("GIF_STORE", str(work / "store"))
     return lambda *arguments, **given: run_gif(*arguments, "--key", "latest", **given)
+
+
+@pytest.fixture
+def untaught(gif: Gif, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store whose model was trained without the loss of the codes."""
+    fill_store(tmp_path / "store", code_weight=0)
+    monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
 
 
 def files(work: Path, split: str) -> list[str]:
@@ -248,7 +257,7 @@ def test_the_champion_is_used_unless_another_model_is_named(
     [champion] = (store.open(ref) for ref in store.refs("training"))
     newer = store.ref("training", "f" * 64)
     with store.draft(newer, {}, champion.manifest.inputs) as draft:
-        save_model(draft.folder, "gif")
+        save_model(draft.folder)
         store.publish(draft)
     stages: dict[StageName, StageRecord] = {"training": StageRecord(key=newer.key, action="computed", seconds=1)}
     run = save_run(store, begin_run(store, RunConfig()), state="completed", stages=stages).run_id
@@ -268,8 +277,35 @@ def test_the_champion_is_used_unless_another_model_is_named(
 def test_a_model_without_token_heads_says_what_it_needs(
     tmp_path: Path, work: Path, gif: Gif, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill_store(tmp_path / "store", "arcface")
+    fill_store(tmp_path / "store", head="arcface")
     monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
     printed = gif("identify", "identities-0.jpg", code=2)
     assert "trained with the head arcface, which does not read codes" in printed
     assert "cosine" in gif("verify", "identities-0.jpg", "identities-1.jpg")
+
+
+@pytest.mark.parametrize("method", ["codes", "reranked"])
+def test_a_model_that_was_not_taught_codes_says_so_where_they_are_needed(untaught: None, gif: Gif, method: str) -> None:
+    printed = gif("identify", "identities-0.jpg", "--by", method, code=2)
+    assert "trained with training.code_weight=0, which teaches its token heads nothing" in printed
+    assert "--by exhaustive" in printed
+
+
+def test_a_model_that_was_not_taught_codes_finds_people_by_search_and_prints_no_chances(
+    untaught: None, gif: Gif
+) -> None:
+    printed = gif("identify", "identities-3.jpg", "--by", "exhaustive", "--json")
+    (answer,) = map(json.loads, printed.splitlines())
+    assert answer["candidates"][0]["identity_id"] == 3
+    assert {each["chance"] for each in answer["candidates"]} == {None}
+    assert "Nobody can be told to be unknown: this model was trained with training.code_weight=0" in gif(
+        "identify", "identities-3.jpg", "--by", "exhaustive"
+    )
+
+
+def test_identification_of_a_model_that_was_not_taught_codes_has_no_figures_and_says_why(
+    untaught: None, tmp_path: Path
+) -> None:
+    about = json.loads(next(tmp_path.glob("store/evaluation/*/*/identification.json")).read_text())
+    assert about["subjects"] == {}
+    assert "training.code_weight=0" in about["undefined"]

@@ -11,7 +11,13 @@ from safetensors.torch import save_file
 
 from gif_core.heads.building import build_head
 from gif_core.heads.gif import GifHead
-from gif_core.models import NoTokenHeadsError, check_reads_codes, load_token_heads
+from gif_core.models import (
+    NoTokenHeadsError,
+    check_has_token_heads,
+    check_reads_codes,
+    learned_codes,
+    load_token_heads,
+)
 from schemas.training import TrainingConfig
 
 LENGTH, RANGE, DIM = 3, 4, 8
@@ -19,6 +25,7 @@ LENGTH, RANGE, DIM = 3, 4, 8
 
 def describe(folder: Path, config: TrainingConfig) -> Path:
     shape = {"length": LENGTH, "range": RANGE, "embedding_dim": DIM}
+    folder.mkdir(exist_ok=True)
     path = folder / "model.json"
     path.write_text(json.dumps({"head": config.head, "settings": config.model_dump(mode="json"), **shape}))
     return path
@@ -56,3 +63,12 @@ def test_a_model_whose_head_reads_no_codes_is_refused(tmp_path: Path) -> None:
     check_reads_codes(describe(tmp_path, TrainingConfig()))
     with pytest.raises(NoTokenHeadsError, match="head cosface, which does not read codes: identification needs"):
         check_reads_codes(describe(tmp_path, TrainingConfig(head="cosface")))
+
+
+def test_a_model_that_was_not_taught_codes_is_refused_but_for_what_needs_none(tmp_path: Path) -> None:
+    description = describe(tmp_path, TrainingConfig(code_weight=0))
+    assert not learned_codes(description)
+    assert learned_codes(describe(tmp_path / "other", TrainingConfig(code_weight=0.1)))
+    with pytest.raises(NoTokenHeadsError, match=r"training.code_weight=0, which teaches .* --by exhaustive"):
+        check_reads_codes(description)
+    check_has_token_heads(description)
