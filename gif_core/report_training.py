@@ -40,7 +40,7 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
     ]
     return {
         "steps": manifest.metrics["steps"],
-        "skipped": _count_skipped(curves["skipped"]) if "skipped" in curves else 0,
+        "skipped": round(float(curves["skipped"].y.sum())) if "skipped" in curves else 0,
         "head": config.training.head,
         "backbone": config.training.backbone,
         "gamma": config.training.gamma,
@@ -69,12 +69,6 @@ def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
         "bytes": point[1],
         "figure": figures.draw_head_cost(identities, curves, point),
     }
-
-
-def _count_skipped(reported: Curve) -> int:
-    """Steps that were skipped, over all reports; the reports of earlier trainings have the share of their steps."""
-    covered = np.diff(reported.x, prepend=0)
-    return round(float(np.where(reported.y % 1 > 0, reported.y * covered, reported.y).sum()))
 
 
 def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:

@@ -20,7 +20,6 @@ from gif_core.formatting import decimal, duration, percent, size, thousands
 from gif_core.head_cost import memory_curves
 from gif_core.published import FIGURES, INSIGHTFACE, PAPER, PEOPLE, benchmark_of, training_set_of
 from gif_core.report_codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
-from gif_core.report_training import _count_skipped
 from gif_core.reporting import SECTIONS, figure_json
 from gif_core.scores import FORMAT, SetResult, write_scores
 from gif_core.tokenization import CodeShape
@@ -253,10 +252,6 @@ def test_steps_that_were_skipped_are_summed_over_all_reports(
 ) -> None:
     html = small_run(tmp_path / "store", skipped=skipped).report(tmp_path / "report.html")
     assert said in plain(section(html, "training"))
-
-
-def test_shares_of_skipped_steps_as_earlier_trainings_reported_them_are_counted_too() -> None:
-    assert _count_skipped(Curve(np.array([50, 100, 120]), np.array([0.02, 0.0, 0.1]))) == 1 + 2
 
 
 def test_where_no_step_was_skipped_nothing_is_said_of_it(page: Page) -> None:
