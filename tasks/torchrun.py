@@ -23,6 +23,8 @@ from schemas.execution import ExecutionConfig
 logger = logging.getLogger(__name__)
 PATIENCE = 20.0
 """Seconds that processes have to end by themselves when they are told to: Prefect ends a cancelled run after 30."""
+LINES_KEPT = 200
+"""Lines that a failure quotes: several processes fail together, and the cause is in the first trace of a stack."""
 PASSING: dict[str, type[GifError]] = {kind.__name__: kind for kind in (StoreAwayError, DecoderError)}
 """Faults of a process after which a stage is tried again; they stay what they are."""
 
@@ -89,7 +91,7 @@ def run_module(
         env=environment,
         start_new_session=True,
     )
-    said: deque[str] = deque(maxlen=40)
+    said: deque[str] = deque(maxlen=LINES_KEPT)
     try:
         yield from _objects(process, said)
         if process.wait():

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -102,6 +102,10 @@ def answers(url: str) -> bool:
 Server = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 
 
+class ServerEndedError(Exception):
+    """A server ended before it answered: others may have taken its port meanwhile."""
+
+
 @contextmanager
 def prefect_server(home: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A real Prefect server with a database of its own, once it is healthy."""
@@ -109,8 +113,27 @@ def prefect_server(home: Path, port: int, **environment: str) -> Iterator[subpro
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with running(command, log, PREFECT_HOME=str(home), **environment) as process:
         url = f"http://127.0.0.1:{port}/api/health"
-        wait_until(lambda: answers(url), seconds=180, what="the Prefect server's answer", log=log)
+        wait_until(
+            lambda: process.poll() is not None or answers(url), seconds=180, what="the Prefect server's answer", log=log
+        )
+        if process.poll() is not None:
+            raise ServerEndedError(log.read_text(errors="replace")[-2000:])
         yield process
+
+
+@contextmanager
+def prefect_server_somewhere(home: Path, **environment: str) -> Iterator[str]:
+    """The API of such a server on a free port; on another, up to twice, when somebody was faster there."""
+    with ExitStack() as started:
+        for tries_left in (2, 1, 0):
+            port = free_port()
+            try:
+                started.enter_context(prefect_server(home, port, **environment))
+                break
+            except ServerEndedError:
+                if not tries_left:
+                    raise
+        yield f"http://127.0.0.1:{port}/api"
 
 
 @pytest.fixture(scope="session")
@@ -136,9 +159,8 @@ def prefect_api(prefect_home: Path) -> Iterator[str]:
     """The API of a real Prefect server that all tests share, with the settings of `gif up`."""
     from flows.cli.environment import SERVER
 
-    port = free_port()
-    with prefect_server(prefect_home, port, **SERVER):
-        yield f"http://127.0.0.1:{port}/api"
+    with prefect_server_somewhere(prefect_home, **SERVER) as api:
+        yield api
 
 
 @pytest.fixture
@@ -203,7 +225,14 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key-of-the-tests-7Q2X", "AWS_SECRET_ACCESS_
 
 
 def ports_of_weed() -> dict[str, int]:
-    return {name: free_port() for name in ("master", "volume", "filer", "s3", "admin")}
+    from flows.cli.seaweed import PORTS, free_ports
+
+    return dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+
+
+def port_option(name: str, port: int) -> str:
+    role, dot, kind = name.partition(".")
+    return f"-{role}.port{dot}{kind}={port}"
 
 
 @contextmanager
@@ -212,7 +241,7 @@ def weed_server(data: Path, ports: dict[str, int]) -> Iterator[subprocess.Popen[
     weed = Path(sys.executable).with_name("weed")
     command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
     command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]
-    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", *(f"-{name}.port={port}" for name, port in ports.items())]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", *(port_option(name, port) for name, port in ports.items())]
     with running(command, data / "weed.log", **CREDENTIALS) as process:
         yield process
 

@@ -17,7 +17,7 @@ def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:
 
 def copy_of_the_project(folder: Path) -> Path:
     for layer in LAYERS:
-        shutil.copytree(PROJECT / layer, folder / layer)
+        shutil.copytree(PROJECT / layer, folder / layer, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PROJECT / "pyproject.toml", folder)
     return folder
 

@@ -15,6 +15,7 @@ from schemas.errors import GifError
 
 BUCKET = "gif"
 ROLES = ("master", "volume", "filer", "s3", "admin")
+PORTS = (*ROLES, *(f"{role}.grpc" for role in ROLES))
 """Each listens on a port of its own and on one for gRPC."""
 
 
@@ -96,10 +97,9 @@ def _credentials(path: Path) -> dict[str, str]:
 
 
 def _choose_ports(path: Path) -> dict[str, int]:
-    names = [*ROLES, *(f"{role}.grpc" for role in ROLES)]
     kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
-    if kept.keys() != set(names) or not all(is_free(port) for port in kept.values()):
-        kept = dict(zip(names, free_ports(len(names)), strict=True))
+    if kept.keys() != set(PORTS) or not all(is_free(port) for port in kept.values()):
+        kept = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         path.write_text(json.dumps(kept))
     return kept
 

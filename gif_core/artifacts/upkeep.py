@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gif_core.artifacts.attempts import MARKER, owner_state
+from gif_core.artifacts.attempts import MARKER, State, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
 from gif_core.artifacts.damage import note_path, stored_fault
@@ -24,7 +24,8 @@ RESULTS: Final = "prefect"
 """Where Prefect's results lie."""
 RESULTS_KEPT = 30
 """Days that they are kept."""
-SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS)
+SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS, PARTS)
+"""Where files lie that are written whole under a hidden name, which says who writes, and then named."""
 PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
 """The stages that are made in parts."""
 
@@ -147,21 +148,26 @@ def _is_for(path: str) -> str:
 def _old_results(store: ArtifactStore, before: float) -> Iterator[Leftover]:
     """Results of Prefect's runs that nobody will ask for any more."""
     for file in store.storage.find(RESULTS):
-        if file.modified < before and not _is_unnamed(file):
+        if file.modified < before and not _is_unnamed(file.path):
             yield Leftover(file.path, file.size)
 
 
 def _half_written(store: ArtifactStore, before: float) -> Iterator[Leftover]:
     """Small files of a disk whose writers died before they had their names."""
     for folder in SMALL_FILES:
-        for file in filter(_is_unnamed, store.storage.find(folder)):
-            owner = owner_state(file.path.rpartition(".")[2])
-            if owner == "dead" or (owner == "unknown" and file.modified < before):
+        for file in store.storage.find(folder):
+            owner = _owner(file.path)
+            if _is_unnamed(file.path) and (owner == "dead" or (owner == "unknown" and file.modified < before)):
                 yield Leftover(file.path, file.size)
 
 
-def _is_unnamed(file: FoundFile) -> bool:
-    return file.path.rpartition("/")[2].startswith(".")
+def _is_unnamed(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(".")
+
+
+def _owner(path: str) -> State:
+    """State of the process whose attempt this is, or that began to write it."""
+    return owner_state(path.rpartition("." if _is_unnamed(path) else "/")[2])
 
 
 def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[Leftover]:
@@ -176,16 +182,15 @@ def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[L
     except (ArtifactDamagedError, ArtifactMissingError):
         return
     for file in store.storage.find(PARTS):
-        if file.path.rpartition("/")[2] not in used and file.modified < before:
+        if file.path.rpartition("/")[2] not in used and file.modified < before and not _is_unnamed(file.path):
             yield Leftover(file.path, file.size)
 
 
 def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: float) -> bool:
-    folder, _, name = place.rpartition("/")
-    owner = owner_state(name)
+    folder, owner = place.rpartition("/")[0], _owner(place)
     if owner == "alive":
         return False
-    if owner == "dead" and (attempt.unfinished or folder not in written):
+    if owner == "dead" and (attempt.unfinished or _is_unnamed(place) or folder not in written):
         return True
     return max(attempt.touched, written.get(folder, 0.0)) < before
 

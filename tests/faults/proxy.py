@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,21 +50,30 @@ class FaultyProxy:
     def running(self) -> Iterator["FaultyProxy"]:
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        self._call(self._listen())
-        try:
-            yield self
-        finally:
-            self._call(self._close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            thread.join()
-            self._loop.close()
+        with self._hold_a_port():
+            self._call(self._listen())
+            try:
+                yield self
+            finally:
+                self._call(self._close())
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                thread.join()
+                self._loop.close()
+
+    @contextmanager
+    def _hold_a_port(self) -> Iterator[None]:
+        """Nobody else gets the port while this server is away: a socket that does not listen stays bound to it."""
+        with socket.socket() as held:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind(("127.0.0.1", 0))
+            self.port = held.getsockname()[1]
+            yield
 
     def _call(self, work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_port=True)
 
     async def _hang_up(self) -> None:
         """Nobody listens, and open connections break."""

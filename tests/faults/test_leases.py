@@ -1,5 +1,6 @@
 """Two runs want the same artifact at the same moment: one makes it, the other waits, and no dead one is in the way."""
 
+import json
 import select
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,10 +38,17 @@ def leases_of(store: ArtifactStore) -> list[str]:
     return [file.path for file in store.storage.find(LEASES)]
 
 
+def lease_path(number: int = 1) -> str:
+    return f"{LEASES}/training-{KEY}-{number:06d}"
+
+
 def lease_of_another_machine(store: ArtifactStore, number: int = 1) -> str:
-    path = f"{LEASES}/training-{KEY}-{number:06d}"
-    store.storage.create(path, b'{"holder": "otherhost-1-abc", "renewals": 0}')
-    return path
+    store.storage.create(lease_path(number), b'{"holder": "otherhost-1-abc", "renewals": 0}')
+    return lease_path(number)
+
+
+def renewals_of(store: ArtifactStore, path: str) -> int:
+    return int(json.loads(store.storage.read(path))["renewals"])
 
 
 def test_of_two_processes_at_once_one_makes_it_and_the_other_finds_it(store: ArtifactStore) -> None:
@@ -60,7 +69,7 @@ def test_a_stale_lease_of_a_killed_holder_blocks_nobody(store: ArtifactStore, ca
     with making(store, "killed") as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "making\n"
-        assert len(leases_of(store)) == 1
+        assert lease_path() in leases_of(store)
         holder.kill()
         holder.wait()
         assert make(store.storage.url, "next") == "made"
@@ -74,18 +83,22 @@ def test_a_stale_lease_of_a_killed_holder_blocks_nobody(store: ArtifactStore, ca
 def test_a_lease_of_another_machine_is_waited_for_while_it_is_renewed_and_taken_when_it_is_not(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(leases, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(leases, "STALE_SECONDS", 2.0)
     path = lease_of_another_machine(store)
-    renewals, taken = 0, threading.Event()
-    waiting = threading.Thread(target=lambda: (make(store.storage.url, "waited"), taken.set()))
-    waiting.start()
-    for renewals in range(1, 9):
-        time.sleep(0.4)
-        assert not taken.is_set(), "it was renewed in time"
-        store.storage.replace(path, b'{"holder": "otherhost-1-abc", "renewals": %d}' % renewals)
-    waiting.join(60)
-    assert taken.is_set()
+    now, renewals = 100.0, [100.0]
+
+    def sleep(_: float) -> None:
+        """Time passes between two looks at the lease; at every second one of them it is renewed, eight times."""
+        nonlocal now
+        now += 0.9
+        if now - renewals[-1] > 1.5 and len(renewals) <= 8:
+            store.storage.replace(path, b'{"holder": "otherhost-1-abc", "renewals": %d}' % len(renewals))
+            renewals.append(now)
+
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    assert make(store.storage.url, "waited") == "made"
+    assert len(renewals) == 1 + 8, "it was waited for while it was renewed in time"
+    assert 2.0 < now - renewals[-1] < 3.0
     assert "otherhost-1-abc: waiting for it" in caplog.text
     assert "otherhost-1-abc, which is gone: taking over" in caplog.text
     assert leases_of(store) == []
@@ -96,8 +109,7 @@ def test_a_holder_renews_its_lease_and_stops_when_another_has_taken_it(
 ) -> None:
     monkeypatch.setattr(leases, "RENEW_SECONDS", 0.1)
     with only_one(store.storage, store.ref("training", KEY)):
-        (path,) = leases_of(store)
-        wait(lambda: b'"renewals": 2' in store.storage.read(path), seconds=20, what="two renewals")
+        wait(lambda: renewals_of(store, lease_path()) >= 2, seconds=20, what="two renewals")
         other = lease_of_another_machine(store, 2)
         wait(lambda: "was taken over by another run" in caplog.text, seconds=20, what="the message")
     assert leases_of(store) == [other]
@@ -107,7 +119,8 @@ def test_of_many_who_find_a_stale_lease_one_takes_it_at_a_time(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(leases, "STALE_SECONDS", 2.0)
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 1.0)
+    monkeypatch.setattr(leases, "STALE_SECONDS", 5.0)
     lease_of_another_machine(store)
     inside, most, entered = 0, 0, []
 
@@ -132,7 +145,7 @@ def test_of_many_who_find_a_stale_lease_one_takes_it_at_a_time(
 def test_an_unreadable_lease_ends_by_itself(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(leases, "STALE_SECONDS", 0.2)
-    store.storage.create(f"{LEASES}/training-{KEY}-000001", b"")
+    store.storage.create(lease_path(), b"")
     assert make(store.storage.url, "x") == "made"
 
 

@@ -158,13 +158,12 @@ def test_a_slow_server_is_no_error(
     s3_url: str, proxy: FaultyProxy, large: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file takes longer to come than the longest silence that is borne: some of it comes all the time."""
-    options = {**remote_module.S3_OPTIONS["config_kwargs"], "read_timeout": 2}
+    options = {**remote_module.S3_OPTIONS["config_kwargs"], "read_timeout": 4}
     monkeypatch.setitem(remote_module.S3_OPTIONS, "config_kwargs", options)
     store, content = ArtifactStore(s3_url), large[: 2**19]
-    proxy.delay, proxy.seconds_per_block = 0.05, 0.1
     ref = publish(store, content)
     forget_downloads()
-    proxy.seconds_per_block = 0.35
+    proxy.delay, proxy.seconds_per_block = 0.05, 0.6
     assert store.open(ref).path("backbone").read_bytes() == content
     assert "trying again" not in caplog.text
 

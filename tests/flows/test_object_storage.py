@@ -35,18 +35,22 @@ class Finished(NamedTuple):
     printed: list[str]
 
 
-def start(folder: Path, name: str, **environment: str) -> subprocess.Popen[str]:
-    """A run that has its credentials from the block alone."""
+def start(folder: Path, name: str, **environment: str) -> subprocess.Popen[bytes]:
+    """A run that has its credentials from the block alone; what it prints goes to a file, for others run beside it."""
     inherited = {key: value for key, value in os.environ.items() if key not in NAMES}
     given = {"GIF_S3_BLOCK": BLOCK, "GIF_CACHE": str(folder / name), "GIF_LOG": str(folder / f"{name}.jsonl")}
-    return subprocess.Popen(
-        [GIF, "run", "--config", str(folder / "run.yaml"), "--verbose"],
-        env=inherited | given | environment | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=folder,
-    )
+    with terminal(folder, name).open("wb") as printed:
+        return subprocess.Popen(
+            [GIF, "run", "--config", str(folder / "run.yaml"), "--verbose"],
+            env=inherited | given | environment | {"OMP_NUM_THREADS": "1"},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+        )
+
+
+def terminal(folder: Path, name: str) -> Path:
+    return folder / f"{name}.terminal"
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +65,10 @@ def finished(
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         Secret(value=json.dumps(access)).save(BLOCK, overwrite=True)
     runs = [start(folder, name, PREFECT_API_URL=prefect_api) for name in ("one", "two")]
-    printed = [run.communicate(timeout=600)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], printed
-    third = start(folder, "three", PREFECT_API_URL=prefect_api)
-    printed.append(third.communicate(timeout=400)[0])
-    assert third.returncode == 0, printed[-1]
+    codes = [run.wait(600) for run in runs]
+    codes.append(start(folder, "three", PREFECT_API_URL=prefect_api).wait(400))
+    printed = [terminal(folder, name).read_text() for name in ("one", "two", "three")]
+    assert codes == [0, 0, 0], printed
     return Finished(store, folder, printed)
 
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import State
 
@@ -13,15 +11,14 @@ from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
 from schemas.loading import load_config
 from schemas.run import RunConfig
+from tests.flows.recorded import stage_of, task_runs
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
 
 def ingestion_of(state: State) -> TaskRun:
     """How the server has recorded the first stage."""
-    run = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        return next(task for task in client.read_task_runs(flow_run_filter=run) if task.name.startswith("ingestion"))
+    return next(task for task in task_runs(state, "ingestion") if stage_of(task) == "ingestion")
 
 
 def with_source(config: RunConfig, path: Path) -> RunConfig:

@@ -1,7 +1,6 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     ArtifactFilter,
     ArtifactFilterFlowRunId,
-    FlowRunFilter,
-    FlowRunFilterId,
     LogFilter,
     LogFilterFlowRunId,
 )
@@ -34,27 +31,15 @@ from schemas.loading import load_config
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 from tasks.results import StoreResults
+from tests.flows.recorded import has_ended, stage_of, task_runs
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
 
 def states_of(state: State) -> dict[str, str]:
-    """Stage → final state name, as the server has them for this flow run; a stage may have tasks of its own.
-
-    The server hears of tasks a moment after they have ended.
-    """
-    run = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-    wanted = set(getattr(state.result(raise_on_failure=False), "stages", ()))
-    end = time.monotonic() + 30
-    while True:
-        with get_client(sync_client=True) as client:
-            found = client.read_task_runs(flow_run_filter=run)
-        ended = [task for task in found if task.state and task.state.is_final()]
-        names = ((task.name.rsplit("-", 1)[0], str(task.state_name)) for task in ended)
-        states = {stage: state for stage, state in names if stage in STAGES}
-        if states.keys() >= wanted or time.monotonic() > end:
-            return states
-        time.sleep(0.1)
+    """Stage → final state name, as the server has them for this flow run; a stage may have tasks of its own."""
+    found = task_runs(state, *getattr(state.result(raise_on_failure=False), "stages", ()))
+    return {stage_of(task): str(task.state_name) for task in found if stage_of(task) in STAGES and has_ended(task)}
 
 
 def computed(state: State) -> set[str]:
@@ -244,9 +229,7 @@ def test_results_of_the_flow_and_its_tasks_lie_in_the_store_of_the_run(
     state = gif(config, only="ingestion", return_state=True)
     with get_client(sync_client=True) as client:
         told = client.read_flow_run(state.state_details.flow_run_id)
-        [task] = client.read_task_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-        )
+    [task] = task_runs(state, "ingestion")
     assert told.state
     assert task.state
     results = ResultStore(result_storage=StoreResults(store=address), serializer=JSONSerializer())

@@ -10,6 +10,7 @@ import pytest
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.attempts import MARKER
 from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
+from tests.forked import run_forked
 
 OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "fcntl.flock"}
 KEY = "a" * 64
@@ -26,8 +27,8 @@ def publish(store: ArtifactStore, content: str, *, replace: bool, resume: bool =
 
 def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace: bool, resume: bool) -> bool:
     """Publish in a child process that kills itself at file operation `number`; True if it got to the end."""
-    child = os.fork()
-    if child == 0:
+
+    def work() -> None:
         seen = 0
 
         def count(event: str, _: object) -> None:
@@ -39,8 +40,10 @@ def publish_and_die(store: ArtifactStore, content: str, number: int, *, replace:
 
         sys.addaudithook(count)
         publish(store, content, replace=replace, resume=resume)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    code = run_forked(work)
+    assert code in (0, -signal.SIGKILL)
+    return code == 0
 
 
 def contents(store: ArtifactStore) -> set[str]:

@@ -14,6 +14,7 @@ from gif_core.artifacts.artifact import Origins
 from gif_core.artifacts.cache import cache_folder
 from gif_core.artifacts.upkeep import verify_artifacts
 from schemas.artifacts import ArtifactRef, MadeFrom
+from tests.forked import run_forked
 
 KEY = artifact_key("tokenization", {"length": 4}, {"separation": "0" * 64})
 OTHER_KEY = artifact_key("tokenization", {"length": 5}, {"separation": "0" * 64})
@@ -335,8 +336,10 @@ def test_what_was_left_before_a_reboot_is_taken_where_locks_are_seen_by_all_who_
 ) -> None:
     if not is_own_disk:
         monkeypatch.setattr(attempts, "OWN_DISKS", frozenset())
-    if (child := os.fork()) == 0:
+
+    def die() -> None:
         with attempt_in_another_container(store, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    assert run_forked(die) == -signal.SIGKILL
     assert resumed(store) == is_own_disk

@@ -3,15 +3,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.attempts import attempt_name, this_host
+from gif_core.artifacts.parts import PartStore
+from gif_core.artifacts.store import MANIFEST
 from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve
 from gif_core.artifacts.upkeep import DAY, SMALL_FILES, find_leftovers, remove_leftovers, verify_artifacts
 from schemas.artifacts import ArtifactRef
+from tests.forked import run_forked
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -139,12 +143,50 @@ def test_results_of_prefect_go_after_a_month_and_half_written_small_files_with_t
     assert {left.path for left in find_leftovers(store, older_than=-60)} == {*of_the_dead, *elsewhere, "prefect/old"}
 
 
-def test_a_kill_while_a_small_file_is_written_leaves_nothing_for_long(tmp_path: Path) -> None:
-    store = ArtifactStore(str(tmp_path))
-    if (child := os.fork()) == 0:
+def tag(store: ArtifactStore) -> None:
+    move_tag(store, "champion", store.ref("training", "a" * 64))
+
+
+def save_part(store: ArtifactStore) -> None:
+    PartStore(store, "embedding").save("a" * 64, b"part")
+
+
+def write_manifest(store: ArtifactStore) -> None:
+    store.storage.replace(f"training/{'a' * 64}/{MANIFEST}", b"{}")
+
+
+def is_killed_in(write: Callable[[ArtifactStore], None], store: ArtifactStore) -> bool:
+    """Let a process write, and kill it before what it has written is on the disk."""
+
+    def die() -> None:
         os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-        move_tag(store, "champion", store.ref("training", "a" * 64))
-    os.waitpid(child, 0)
-    assert list_tags(store) == []
+        write(store)
+
+    return run_forked(die) == -signal.SIGKILL
+
+
+def files_of(store: ArtifactStore) -> set[str]:
+    return {file.path for file in store.storage.find("")}
+
+
+@pytest.mark.parametrize("write", [tag, save_part, write_manifest])
+def test_a_kill_while_a_small_file_is_written_leaves_nothing_for_long(
+    tmp_path: Path, write: Callable[[ArtifactStore], None]
+) -> None:
+    store = ArtifactStore(str(tmp_path))
+    assert is_killed_in(write, store)
+    assert (list_tags(store), PartStore(store, "embedding").names(), store.refs()) == ([], {}, [])
+    assert len(files_of(store)) == 1
     remove_leftovers(store, find_leftovers(store))
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert files_of(store) == set()
+
+
+def test_a_kill_while_a_manifest_is_replaced_leaves_the_artifact_and_nothing_else_for_long(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path))
+    ref = publish(store, "a" * 64)
+    whole = files_of(store)
+    assert is_killed_in(write_manifest, store)
+    assert len(files_of(store) - whole) == 1
+    remove_leftovers(store, find_leftovers(store))
+    assert files_of(store) == whole
+    assert [check.fault for check in verify_artifacts(store, [ref])] == [None]
