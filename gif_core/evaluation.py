@@ -69,9 +69,8 @@ def pixel_distances(faces: Images, pairs: Pairs) -> NDArray[np.float64]:
     distance_P = np.empty(len(pairs))
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
-        rows, places = np.unique(np.concatenate([pairs.left[part], pairs.right[part]]), return_inverse=True)
-        pixels = faces.load(rows).reshape(len(rows), -1)
-        distance_P[part] = pair_distances(pixels, *np.split(places, 2))
+        rows, left, right = pairs.needed_images(part)
+        distance_P[part] = pair_distances(faces.load(rows).reshape(len(rows), -1), left, right)
     return distance_P
 
 

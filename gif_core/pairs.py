@@ -36,6 +36,14 @@ class Pairs:
         """How many, of both kinds."""
         return len(self.same)
 
+    def needed_images(
+        self, part: slice = slice(None)
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The images of these pairs, each once, and the places among them of the left ones and of the right ones."""
+        images, places = np.unique(np.concatenate([self.left[part], self.right[part]]), return_inverse=True)
+        left, right = np.split(places, 2)
+        return images, left, right
+
 
 def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int) -> Pairs:
     """`pairs` distinct pairs of one person and as many of two, alternating; fewer if there are no more.

@@ -87,9 +87,8 @@ def _verify(sets: dict[str, PairSet], device: torch.device, model: nn.Module) ->
 
 
 def _accuracy(given: PairSet, device: torch.device, model: nn.Module) -> float | None:
-    pairs = given.pairs
-    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+    rows, left, right = given.pairs.needed_images()
     features = np.concatenate(list(embed_images(model, given.images, rows, flip=True, device=device)))
     if not np.isfinite(features).all():
         return None
-    return verify_distances(pair_distances(features, *np.split(places, 2)), pairs.same, FOLDS).accuracy
+    return verify_distances(pair_distances(features, left, right), given.pairs.same, FOLDS).accuracy

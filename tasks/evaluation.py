@@ -102,8 +102,7 @@ def _distances(config: RunConfig, inputs: Inputs, pair_set: PairSet) -> Iterator
     pairs = pair_set.pairs
     if "raw_pixels" in config.evaluation.subjects:
         yield "raw_pixels", pixel_distances(pair_set.images, pairs)
-    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
-    left, right = np.split(places, 2)
+    rows, left, right = pairs.needed_images()
     for subject, features in _features(config, inputs, pair_set.images, rows):
         yield subject, pair_distances(features, left, right)
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import nn
 
 from gif_core.backbones.base import Backbone
 from gif_core.backbones.building import build_backbone
@@ -17,7 +16,10 @@ USUAL: Final = 512
 
 
 def open_foreign_backbone(name: str, path: Path) -> Backbone:
-    """The backbone called `name` with the weights of a file, and with features as long as theirs."""
+    """The backbone called `name` with the weights of a file, and with features as long as theirs.
+
+    No code in the file is run, and every tensor must fit.
+    """
     with torch.device("meta"):
         last = [each for each, tensor in build_backbone(name, USUAL).state_dict().items() if tensor.ndim][-1]
     weights = read_weights(path)
@@ -25,11 +27,6 @@ def open_foreign_backbone(name: str, path: Path) -> Backbone:
     model = build_backbone(name, USUAL if found is None or not found.ndim else len(found))
     load_weights(model, weights, path, _unwrap)
     return model
-
-
-def load_foreign_weights(model: nn.Module, path: Path) -> None:
-    """Give a backbone the weights of a file; no code in it is run, and every tensor must fit."""
-    load_weights(model, read_weights(path), path, _unwrap)
 
 
 def _unwrap(_: Any, weights: Weights) -> Weights:

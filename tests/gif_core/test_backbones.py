@@ -13,7 +13,7 @@ from gif_core.backbones.building import BACKBONES, build_backbone
 from gif_core.backbones.iresnet import IResNet, IResNetBlock
 from gif_core.backbones.mobilefacenet import mobilefacenet
 from gif_core.backbones.vit import DropPath, VisionTransformer
-from gif_core.backbones.weights import load_foreign_weights
+from gif_core.backbones.weights import open_foreign_backbone
 from gif_core.encoders.weights import WeightsError
 from schemas.training import TrainingConfig
 
@@ -359,22 +359,21 @@ def test_weights_of_others_load_strictly(tmp_path: Path, prefix: str) -> None:
     shapes = iresnet_shapes((1, 1, 1, 1), (16, 32, 64, 128), side=4, dim=32)
     there = {name: torch.randn(shape) if shape else torch.tensor(7) for name, shape in shapes.items()}
     torch.save({prefix + name: value for name, value in there.items()}, tmp_path / "backbone.pth")
-    here = build_backbone("iresnet_tiny", 32)
-    load_foreign_weights(here, tmp_path / "backbone.pth")
+    here = open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
     assert here.state_dict().keys() == there.keys()
     assert all(torch.equal(value, there[name]) for name, value in here.state_dict().items())
     missing = dict(list(there.items())[1:])
     torch.save({prefix + name: value for name, value in missing.items()}, tmp_path / "backbone.pth")
     with pytest.raises(WeightsError, match=r"conv1.weight is missing"):
-        load_foreign_weights(here, tmp_path / "backbone.pth")
+        open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     weights = build_backbone("iresnet_tiny", 32).state_dict()
-    weights["extra"] = torch.zeros(1)
+    weights |= {"extra": torch.zeros(1), "features.bias": torch.zeros(16)}
     del weights["prelu.weight"]
     torch.save(weights, tmp_path / "backbone.pth")
     with pytest.raises(
-        WeightsError, match=r"prelu.weight is missing; fc.weight is \[32, .*\] where the model has \[16"
+        WeightsError, match=r"prelu.weight is missing; features.bias is \[16\] where the model has \[32\]; .* no extra"
     ):
-        load_foreign_weights(build_backbone("iresnet_tiny", 16), tmp_path / "backbone.pth")
+        open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")

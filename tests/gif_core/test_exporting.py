@@ -8,7 +8,7 @@ from gif_core import exporting
 from gif_core.backbones.base import Backbone
 from gif_core.backbones.building import build_backbone
 from gif_core.backbones.vit import VisionTransformer
-from gif_core.backbones.weights import load_foreign_weights
+from gif_core.backbones.weights import open_foreign_backbone
 from gif_core.exporting import ExportError, export_onnx, export_torch, largest_difference, open_onnx
 
 
@@ -71,6 +71,5 @@ def test_a_torch_file_is_a_plain_state_dict(tmp_path: Path) -> None:
     export_torch(model, tmp_path / "backbone.pth")
     weights = torch.load(tmp_path / "backbone.pth", weights_only=True)
     assert list(weights) == list(model.state_dict())
-    again = build_backbone("iresnet_tiny", 16)
-    load_foreign_weights(again, tmp_path / "backbone.pth")
+    again = open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
