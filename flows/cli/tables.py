@@ -11,7 +11,7 @@ from schemas.artifacts import RunRecord, StageRecord
 from schemas.stages import STAGES, StageName
 
 HEADLINE_FIGURES = 4
-SUBJECTS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "GIF model"}
+SUBJECTS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "the trained model"}
 
 
 def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:

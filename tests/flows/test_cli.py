@@ -60,7 +60,7 @@ def test_a_run_ends_with_a_table_of_stages_scores_and_the_reports_path(after_a_r
     printed = after_a_run("run", "--config", "run.yaml")
     assert printed.count("reused") == 7
     assert "raw pixels" in printed
-    assert "GIF model" in printed
+    assert "the trained model" in printed
     report = Path(printed.split("report: ")[1].strip())
     assert report.read_text().startswith("<!doctype html>")
 
