@@ -22,7 +22,7 @@ LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
 OPTIONAL: Final = (*LINKS, "dimension")
 """Settings that are in no key unless they are given: artifacts of before they were there stay in use."""
-WATCHING: Final = ("max_skipped", "verified_pairs")
+WATCHING: Final = {"max_skipped", "verified_pairs"}
 """Settings that no weight depends on: they are in no key, and a training goes on when they change."""
 
 
@@ -57,7 +57,6 @@ class RunConfig(Frozen):
 
     def settings(self, stage: StageName) -> dict[str, Any]:
         """What an artifact of `stage` depends on besides its inputs: the configured part of its key."""
-        settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json")
+        settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json", exclude=WATCHING)
         settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
-        settings = {name: value for name, value in settings.items() if name not in WATCHING}
         return settings | {"seed": self.seed} if stage in SEEDED else settings
