@@ -31,10 +31,10 @@ import yaml
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
-from gif_core.embedding import CPU_BATCH, Part, embed_part
-from gif_core.encoders.building import build_encoder
-from gif_core.faces import Faces
-from gif_core.shards import SCHEMA
+from gif_core.embedding.encoders.factory import build_encoder
+from gif_core.embedding.identity_vectors import CPU_BATCH, Part, embed_part
+from gif_core.images.faces import Faces
+from gif_core.ingestion.shards import SCHEMA
 from gif_core.synthetic import draw_jpeg
 from schemas.embedding import EmbeddingConfig
 

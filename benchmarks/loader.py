@@ -23,11 +23,11 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
-from gif_core.batches import plan_batches
-from gif_core.faces import Faces
-from gif_core.loader import batches_ahead, load_batches
-from gif_core.shards import SCHEMA
+from gif_core.images.faces import Faces
+from gif_core.ingestion.shards import SCHEMA
 from gif_core.synthetic import draw_jpeg
+from gif_core.training.data.loader import batches_ahead, load_batches
+from gif_core.training.data.sampler import plan_batches
 from schemas.training import AugmentationConfig, TrainingConfig
 
 PASSES = 3

@@ -25,11 +25,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from gif_core.code_means import mean_cosines, sum_by_prefix
-from gif_core.code_quality import code_quality
-from gif_core.code_table import write_code_table
-from gif_core.token_alignment import align_tokens
-from gif_core.tokenization import CodeShape, check_codes, code_shape, tokenize
+from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
+from gif_core.tokenization.code_table import write_code_table
+from gif_core.tokenization.hierarchical_kmeans import CodeShape, check_codes, code_shape, tokenize
+from gif_core.tokenization.quality import code_quality
+from gif_core.tokenization.token_alignment import align_tokens
 from schemas.tokenization import TokenizationConfig
 
 Vectors = npt.NDArray[np.float32]

@@ -25,15 +25,15 @@ import torch
 from safetensors.numpy import save_file
 from torch.optim import SGD
 
-from gif_core.backbones.building import build_backbone
-from gif_core.code_table import write_code_table
-from gif_core.faces import Faces
-from gif_core.images import normalize_pixels
-from gif_core.process_group import ProcessGroup
-from gif_core.shards import SCHEMA
+from gif_core.backbones.factory import build_backbone
+from gif_core.images.faces import Faces
+from gif_core.images.pixels import normalize_pixels
+from gif_core.ingestion.shards import SCHEMA
+from gif_core.runtime.process_group import ProcessGroup
 from gif_core.synthetic import draw_jpeg
-from gif_core.tokenization import CodeShape, draw_codes
-from gif_core.training import begin_training
+from gif_core.tokenization.code_table import write_code_table
+from gif_core.tokenization.hierarchical_kmeans import CodeShape, draw_codes
+from gif_core.training.trainer import begin_training
 from schemas.training import TrainingConfig, TrainingJob
 from tasks.torchrun import run_module
 
@@ -131,7 +131,7 @@ def run_processes(job: TrainingJob, folder: Path, processes: int) -> list[dict[s
     """The figures of every step."""
     path = folder / "job.json"
     path.write_text(job.model_dump_json())
-    return [said["metrics"] for said in run_module("gif_core.training_worker", [str(path)], processes)]
+    return [said["metrics"] for said in run_module("gif_core.training.worker", [str(path)], processes)]
 
 
 def compare_processes(given: argparse.Namespace, folder: Path) -> dict[str, float]:

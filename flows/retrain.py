@@ -10,9 +10,10 @@ from flows.credentials import load_credentials
 from flows.stages import continue_run, ending_recorded, logs_forwarded, refs_of, run_stage
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.damage import condemning
+from gif_core.artifacts.decisions import find_champion, read_history, settle
 from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.champions import enter_first, find_champion, read_history, settle
-from gif_core.retraining import (
+from gif_core.retraining.champions import enter_first
+from gif_core.retraining.policy import (
     Champion,
     challenger_config,
     check_separation,

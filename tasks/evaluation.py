@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import Draft
 from gif_core.artifacts.parts import list_parts
-from gif_core.devices import pick_device
-from gif_core.encoders.building import build_encoder
-from gif_core.evaluation import embed_images, pixel_distances
-from gif_core.evaluation_sets import open_pair_set
-from gif_core.faces import Faces
-from gif_core.inputs import open_faces
-from gif_core.kept_scores import keep_pairs, who_is_who
-from gif_core.models import open_backbone
-from gif_core.pair_sets import PairSet
-from gif_core.pairs import Images, draw_pairs
-from gif_core.roc import UndefinedFiguresError
-from gif_core.scores import SetResult, error_rows, pair_figures, write_scores
-from gif_core.verification import PROTOCOL, check_pairs, pair_distances, verify_distances
+from gif_core.backbones.features import embed_images
+from gif_core.embedding.encoders.factory import build_encoder
+from gif_core.evaluation.raw_pixels import pixel_distances
+from gif_core.evaluation.results import SetResult, error_rows, pair_figures, write_scores
+from gif_core.evaluation.single_scores import keep_pairs, who_is_who
+from gif_core.images.faces import Faces, Images, open_faces
+from gif_core.protocols.pair_protocol import PROTOCOL, check_pairs, pair_distances, verify_distances
+from gif_core.protocols.pairs import draw_pairs
+from gif_core.protocols.roc import UndefinedFiguresError
+from gif_core.protocols.sets.describe import open_pair_set
+from gif_core.protocols.sets.pairs import PairSet
+from gif_core.runtime.devices import pick_device
+from gif_core.training.model import open_backbone
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig

@@ -3,7 +3,7 @@
 from prefect.artifacts import create_markdown_artifact
 
 from gif_core.artifacts import Artifact
-from gif_core.headlines import headlines
+from gif_core.reporting.headlines import headlines
 from tasks.stage import Inputs
 
 PAGE = "report.html"

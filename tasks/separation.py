@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from gif_core.artifacts import ArtifactStore, Draft
-from gif_core.devices import pick_device
-from gif_core.embedding import vectors_of
-from gif_core.inputs import open_code_vectors
-from gif_core.matrix_files import create_matrix, map_matrix
-from gif_core.neighbourhoods import sample
-from gif_core.placement import CHUNK, fit_map, place
-from gif_core.projection import leading_directions, project
-from gif_core.separation import SeparationStep
-from gif_core.separation_checkpoints import NAME
-from gif_core.separation_scores import bin_edges, measure_distances
-from gif_core.separation_worker import VECTORS, run_job
+from gif_core.embedding.identity_vectors import vectors_of
+from gif_core.runtime.devices import pick_device
+from gif_core.runtime.matrices import create_matrix, map_matrix
+from gif_core.separation.checkpoints import NAME
+from gif_core.separation.code_vectors import open_code_vectors
+from gif_core.separation.descent import SeparationStep
+from gif_core.separation.distances import bin_edges, measure_distances
+from gif_core.separation.neighbourhoods import sample
+from gif_core.separation.placement import CHUNK, fit_map, place
+from gif_core.separation.projection import leading_directions, project
+from gif_core.separation.worker import VECTORS, run_job
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.separation import SeparationJob
@@ -125,7 +125,7 @@ def _run(job: SeparationJob, config: RunConfig, work: Path) -> Iterator[Separati
         return run_job(job)
     path = work / "job.json"
     path.write_text(job.model_dump_json())
-    told = run_module("gif_core.separation_worker", [str(path)], processes)
+    told = run_module("gif_core.separation.worker", [str(path)], processes)
     return (SeparationStep(**figures) for figures in told)
 
 

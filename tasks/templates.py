@@ -14,16 +14,23 @@ from torch import nn
 
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.parts import PartStore
-from gif_core.devices import own_device
-from gif_core.evaluation_files import EvaluationFiles
-from gif_core.evaluation_sets import open_template_set
-from gif_core.ijb import PROTOCOL, Flags, identify_templates, pool_templates, score_pairs, verify_templates
-from gif_core.ijb_features import FeaturePart, StoredFeatures, embed_features, plan_features
-from gif_core.ijb_files import CROPS, IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
-from gif_core.kept_scores import keep_pairs, keep_searches, who_is_who
-from gif_core.models import open_backbone
-from gif_core.roc import UndefinedFiguresError
-from gif_core.scores import SetResult, identification_figures, template_figures
+from gif_core.evaluation.results import SetResult, identification_figures, template_figures
+from gif_core.evaluation.single_scores import keep_pairs, keep_searches, who_is_who
+from gif_core.evaluation.template_features import FeaturePart, StoredFeatures, embed_features, plan_features
+from gif_core.protocols.ijb_protocol import (
+    PROTOCOL,
+    Flags,
+    identify_templates,
+    pool_templates,
+    score_pairs,
+    verify_templates,
+)
+from gif_core.protocols.roc import UndefinedFiguresError
+from gif_core.protocols.sets.describe import open_template_set
+from gif_core.protocols.sets.files import EvaluationFiles
+from gif_core.protocols.sets.ijb import CROPS, IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
+from gif_core.runtime.devices import own_device
+from gif_core.training.model import open_backbone
 from schemas.artifacts import ArtifactRef
 from schemas.evaluation import IjbSet, SyntheticIjbSet
 from schemas.run import RunConfig

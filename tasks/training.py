@@ -10,16 +10,16 @@ import numpy as np
 from gif_core.artifacts import Artifact, ArtifactStore, Draft
 from gif_core.artifacts.checkpoints import checkpoint_folder
 from gif_core.artifacts.errors import PublishedMeanwhileError, StoreError
-from gif_core.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
-from gif_core.devices import pick_device
-from gif_core.inputs import open_code_vectors
-from gif_core.metrics import MetricsWriter
-from gif_core.models import save_model
-from gif_core.process_group import ProcessGroup
-from gif_core.training import TrainingReport
-from gif_core.training_checkpoints import BACKBONE, HEAD
-from gif_core.training_logs import TrainingLogs
-from gif_core.training_worker import open_checkpoints, run_job
+from gif_core.artifacts.metrics import MetricsWriter
+from gif_core.runtime.devices import pick_device
+from gif_core.runtime.process_group import ProcessGroup
+from gif_core.separation.code_vectors import open_code_vectors
+from gif_core.tokenization.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
+from gif_core.training.checkpoints import BACKBONE, HEAD
+from gif_core.training.loggers import TrainingLogs
+from gif_core.training.model import save_model
+from gif_core.training.trainer import TrainingReport
+from gif_core.training.worker import open_checkpoints, run_job
 from schemas.errors import GifError
 from schemas.evaluation import PairFiles
 from schemas.run import RunConfig
@@ -112,7 +112,7 @@ def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[Trainin
     path.parent.mkdir(exist_ok=True)
     path.write_text(job.model_dump_json())
     options = rendezvous_options(config.execution, draft.ref.key[:12])
-    told = run_module("gif_core.training_worker", [str(path)], processes, options)
+    told = run_module("gif_core.training.worker", [str(path)], processes, options)
     return (TrainingReport(**figures) for figures in told)
 
 

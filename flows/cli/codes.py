@@ -12,7 +12,7 @@ from rich.table import Table
 from flows.cli.options import Run, Store
 from flows.cli.people import PeopleError
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.queries import run_artifacts
+from gif_core.artifacts.sql import run_artifacts
 
 DUCKDB_FILE = "codes.duckdb"
 Person = tuple[int, str, int, list[int]]
@@ -115,9 +115,9 @@ def extend(
     """
     import numpy as np
 
-    from gif_core.code_table import PARQUET_FILE, read_codes, write_code_table
-    from gif_core.extension import extend as give_codes
-    from gif_core.new_people import append_people, read_new_people, read_vectors
+    from gif_core.tokenization.code_table import PARQUET_FILE, read_codes, write_code_table
+    from gif_core.tokenization.extension import extend as give_codes
+    from gif_core.tokenization.new_identities import append_people, read_new_people, read_vectors
     from gif_core.writers.export import new_folder
 
     artifacts = run_artifacts(ArtifactStore(store), run)

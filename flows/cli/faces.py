@@ -15,8 +15,8 @@ from rich.progress import track
 from flows.cli.options import Run, Store
 from flows.cli.people import People, PeopleError, open_people
 from gif_core.artifacts import ArtifactStore
-from gif_core.contact_sheet import check_ending, contact_sheet
-from gif_core.pairs import draw_pairs
+from gif_core.images.contact_sheet import check_ending, contact_sheet
+from gif_core.protocols.pairs import draw_pairs
 from gif_core.writers import FORMATS, export_faces, group_rows, pair_rows
 
 FOLDS = 10

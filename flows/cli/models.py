@@ -7,9 +7,9 @@ import typer
 from rich.console import Console
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.decisions import find_champion
+from gif_core.artifacts.sql import run_artifacts
 from gif_core.artifacts.tags import list_tags, resolve
-from gif_core.champions import find_champion
-from gif_core.queries import run_artifacts
 from schemas.errors import GifError
 from schemas.stages import StageName
 

@@ -14,11 +14,12 @@ from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Store, Verbose, read_config
 from flows.cli.tables import format_age
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.decisions import ChampionError, find_champion, read_history, settle
 from gif_core.artifacts.runs import find_run, list_runs
 from gif_core.artifacts.tags import resolve
-from gif_core.champions import ChampionError, find_champion, read_history, roll_back, settle
-from gif_core.champions import promote as make_champion
-from gif_core.comparison import find_evaluation
+from gif_core.reporting.comparison import find_evaluation
+from gif_core.retraining.champions import promote as make_champion
+from gif_core.retraining.champions import roll_back
 from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
 

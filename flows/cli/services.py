@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from gif_core.families import MARK, PATIENCE, end_family
+from gif_core.runtime.process_trees import MARK, PATIENCE, end_family
 from schemas.errors import GifError
 
 TAIL = 2000
@@ -48,7 +48,7 @@ class Services:
 
     def __enter__(self) -> "Services":
         """Start the guard before anything that it guards."""
-        guard = [sys.executable, "-m", "gif_core.families"]
+        guard = [sys.executable, "-m", "gif_core.runtime.process_trees"]
         self.guard = subprocess.Popen(
             guard, stdin=subprocess.PIPE, text=True, pass_fds=[self.lock], start_new_session=True
         )

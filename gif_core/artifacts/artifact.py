@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gif_core.artifacts import cache
+from gif_core.artifacts.digests import verify_file
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.storage import Storage
-from gif_core.artifacts.verification import verify_file
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
 from schemas.stages import StageName
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from gif_core.artifacts.attempts import attempt_name, owner_state
+from gif_core.artifacts.digests import note_verified, verify_file
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.uses import in_use, note_use, sweep_uses
-from gif_core.artifacts.verification import note_verified, verify_file
-from gif_core.formatting import parse_size, size
+from gif_core.runtime.formatting import parse_size, size
 from schemas.artifacts import StoredFile
 
 logger = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from gif_core.artifacts import cache
+from gif_core.artifacts.digests import sha256_of, verify_file
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import Storage, sync_folder
 from gif_core.artifacts.store import ArtifactStore
-from gif_core.artifacts.verification import sha256_of, verify_file
 from schemas.artifacts import ArtifactRef, CheckpointState, MadeFrom, StoredFile
 from schemas.stages import StageName
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import fsspec
 
 from gif_core.artifacts.attempts import attempt_name
-from gif_core.artifacts.found import FoundFile, FoundUpload
-from gif_core.artifacts.verification import sha256_of
+from gif_core.artifacts.digests import sha256_of
+from gif_core.artifacts.listing import FoundFile, FoundUpload
 
 if TYPE_CHECKING:
     from gif_core.artifacts.remote import RemoteStorage

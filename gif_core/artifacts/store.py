@@ -21,12 +21,12 @@ from gif_core.artifacts import cache
 from gif_core.artifacts.artifact import Artifact, Draft, Origins
 from gif_core.artifacts.attempts import abandon, attempt_name, begin_attempt
 from gif_core.artifacts.damage import note_path
+from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
-from gif_core.artifacts.verification import sha256_of
-from gif_core.log_lines import carrying_on
-from gif_core.version import code_version
+from gif_core.runtime.logs import carrying_on
+from gif_core.runtime.version import code_version
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
 

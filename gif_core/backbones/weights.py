@@ -6,8 +6,8 @@ from typing import Any, Final
 import torch
 
 from gif_core.backbones.base import Backbone
-from gif_core.backbones.building import build_backbone
-from gif_core.encoders.weights import Weights, load_weights, read_weights
+from gif_core.backbones.factory import build_backbone
+from gif_core.backbones.safe_loading import Weights, load_weights, read_weights
 
 WRAPPER: Final = "net."
 """Where CVLFace has the network in its model."""

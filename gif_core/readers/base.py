@@ -9,23 +9,13 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.image_files import BadImageError
+from gif_core.images.checks import BadImageError
+from gif_core.images.source_files import SourceFile
 
 Content = bytes | BadImageError
 """The image file's bytes, untouched, or why there are none."""
-IMAGE_ENDINGS: Final = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-LARGEST_IMAGE: Final = 64 * 2**20
-"""Bytes. No image of a face is larger; a damaged length must not fill the memory."""
 LONGEST_LABEL: Final = 1000
 """Characters; what is longer names nobody."""
-
-
-class SourceFile(NamedTuple):
-    """One file of a source: when it is still the same, so is what was read from it."""
-
-    name: str
-    size: int
-    digest: str
 
 
 class Fault(NamedTuple):

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.image_blocks import ImageBlock, join
-from gif_core.readers.base import Fault, People, SourceFile
+from gif_core.images.blocks import ImageBlock, join
+from gif_core.images.source_files import SourceFile
+from gif_core.readers.base import Fault, People
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 
 GAP = 64 * 1024

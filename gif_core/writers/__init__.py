@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from gif_core.protocols.pairs import pair_rows
 from gif_core.writers.base import Crowd, Face, Writer
-from gif_core.writers.export import export_faces, group_rows, pair_rows
+from gif_core.writers.export import export_faces, group_rows
 from gif_core.writers.folder import write_folder
 from gif_core.writers.pair_file import write_pair_file
 from gif_core.writers.recordio import write_recordio

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.faces import Faces
-from gif_core.pairs import Pairs
+from gif_core.images.faces import Faces
 from gif_core.writers.base import Crowd, Face, Writer
 from schemas.errors import GifError
 
@@ -36,11 +35,6 @@ def export_faces(
 def group_rows(labels_N: NDArray[np.int64]) -> NDArray[np.int64]:
     """All rows, identity by identity, and those of one identity in their order."""
     return np.argsort(labels_N, kind="stable")
-
-
-def pair_rows(pairs: Pairs) -> NDArray[np.int64]:
-    """The rows of pairs as verification files have them: those of pair i are 2i and 2i + 1."""
-    return np.stack([pairs.left, pairs.right], axis=1).ravel()
 
 
 @contextmanager

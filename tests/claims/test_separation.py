@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from gif_core.neighbourhoods import neighbours_kept
-from gif_core.potential import batch_gradient
-from gif_core.rows import Rows
-from gif_core.separation import SeparationStep, separated
-from gif_core.separation_scores import separation_scores
+from gif_core.runtime.sharded_rows import Rows
+from gif_core.separation.descent import SeparationStep, separated
+from gif_core.separation.distances import separation_scores
+from gif_core.separation.neighbourhoods import neighbours_kept
+from gif_core.separation.potential import batch_gradient
 from schemas.separation import SeparationConfig
 
 GAP = 0.01

@@ -15,8 +15,8 @@ import pytest
 
 from gif_core.artifacts import ArtifactStore, leases
 from gif_core.artifacts.attempts import attempt_name
+from gif_core.artifacts.gc import find_leftovers, remove_leftovers
 from gif_core.artifacts.leases import LEASES, only_one
-from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers
 from tests.faults.making import KEY, make
 
 SCRIPT = Path(__file__).with_name("making.py")

@@ -20,8 +20,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts.gc import verify_artifacts
 from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.upkeep import verify_artifacts
 from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 
@@ -208,7 +208,7 @@ def test_a_killed_rank_is_started_again_and_a_killed_agent_ends_its_ranks_and_th
 ) -> None:
     settings = with_seed(long_training, 3, processes=2)
     process = start_gif_run(prefect_api, settings)
-    ranks = ("gif_core.training_worker", f"GIF_STARTED_BY={process.pid}\0", "LOCAL_RANK=")
+    ranks = ("gif_core.training.worker", f"GIF_STARTED_BY={process.pid}\0", "LOCAL_RANK=")
     wait(lambda: bool(checkpoints(folder)), seconds=180, what="a checkpoint")
     first = find_processes(*ranks)
     assert len(first) == 2

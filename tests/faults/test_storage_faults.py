@@ -16,9 +16,9 @@ from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.cache import cache_folder
 from gif_core.artifacts.damage import condemning
 from gif_core.artifacts.errors import DiskFullError
+from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.storage import Storage
-from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName

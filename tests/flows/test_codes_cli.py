@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.code_table import read_codes, write_code_table
-from gif_core.tokenization import Codes, CodeShape
+from gif_core.tokenization.code_table import read_codes, write_code_table
+from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
 from schemas.artifacts import StageRecord
 from schemas.run import RunConfig
 

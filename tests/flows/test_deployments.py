@@ -131,7 +131,7 @@ def training_processes(store: ArtifactStore) -> list[int]:
     place, found = f"GIF_STORE={store.storage.url}\0".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            trains = b"gif_core.training_worker" in (process / "cmdline").read_bytes()
+            trains = b"gif_core.training.worker" in (process / "cmdline").read_bytes()
             if trains and place in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found

@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from gif_core import exporting
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.artifacts.tags import move_tag
-from gif_core.backbones.building import build_backbone
-from gif_core.champions import promote
+from gif_core.backbones.factory import build_backbone
+from gif_core.retraining.champions import promote
 from gif_core.synthetic import draw_jpeg
+from gif_core.training import export as exporting
 from schemas.artifacts import ArtifactRef, StageRecord
 from schemas.errors import GifError
 from schemas.run import RunConfig

@@ -16,9 +16,9 @@ import yaml
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.attempts import MARKER
+from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.store import MANIFEST
-from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers, verify_artifacts
 from schemas.stages import STAGES, StageName
 
 GIF = str(Path(sys.executable).with_name("gif"))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.decisions import read_history
+from gif_core.artifacts.metrics import MetricsWriter
 from gif_core.artifacts.runs import begin_run, save_run
 from gif_core.artifacts.tags import read_tag
-from gif_core.champions import enter_verdict, read_history
-from gif_core.metrics import MetricsWriter
+from gif_core.retraining.champions import enter_verdict
 from schemas.artifacts import MadeFrom, StageRecord
 from schemas.loading import load_config
 from schemas.retraining import Compared

@@ -24,14 +24,15 @@ from flows.retrain import retrain
 from flows.training import training
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.attempts import MARKER
+from gif_core.artifacts.decisions import read_history
+from gif_core.artifacts.gc import verify_artifacts
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.tags import read_tag
-from gif_core.artifacts.upkeep import verify_artifacts
-from gif_core.champions import promote, read_history
-from gif_core.code_table import read_codes
-from gif_core.inputs import open_code_vectors
-from gif_core.promotion import judge
+from gif_core.retraining.champions import promote
+from gif_core.retraining.promotion import judge
+from gif_core.separation.code_vectors import open_code_vectors
 from gif_core.synthetic import draw_jpeg
+from gif_core.tokenization.code_table import read_codes
 from schemas.loading import load_config
 from schemas.retraining import RetrainingPolicy
 from schemas.run import RunConfig

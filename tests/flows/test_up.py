@@ -17,7 +17,7 @@ import pytest
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.runs import list_runs
-from gif_core.families import MARK, find_family
+from gif_core.runtime.process_trees import MARK, find_family
 from schemas.stages import STAGES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
@@ -48,7 +48,7 @@ class Up:
             place, environ = Path(f"/proc/{pid}"), Path(f"/proc/{pid}/environ").read_bytes()
             words = (place / "cmdline").read_bytes()
             ours = str(self.data).encode() in environ or (place / "cwd").readlink().is_relative_to(self.data)
-            guards = b"gif_core.families" in words and holds(place, self.data / "up.lock")
+            guards = b"gif_core.runtime.process_trees" in words and holds(place, self.data / "up.lock")
             return (f"{MARK}=".encode() in environ and ours) or guards
         return False
 

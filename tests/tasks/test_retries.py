@@ -10,7 +10,7 @@ from prefect.task_engine import TaskRunTimeoutError
 from pydantic import ValidationError
 
 from gif_core.artifacts.errors import ArtifactDamagedError, StoreAwayError
-from gif_core.decoders import DecoderError
+from gif_core.training.data.decoders import DecoderError
 from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig

@@ -5,11 +5,11 @@ import pytest
 import torch
 from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 
-from gif_core.devices import own_device
+from gif_core.runtime.devices import own_device
 from schemas.execution import ExecutionConfig
 from tasks.runners import open_runner, parts_at_once, runner_kind, threads_per_part
 
-HOLD = "import sys; from gif_core.devices import claim_one; print(claim_one(sys.argv[1:]), flush=True); input()"
+HOLD = "import sys; from gif_core.runtime.devices import claim_one; print(claim_one(sys.argv[1:]), flush=True); input()"
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.separation_checkpoints import STATE
+from gif_core.separation.checkpoints import STATE
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
@@ -101,7 +101,7 @@ def test_a_failed_run_is_carried_on_and_a_refreshed_one_is_made_anew(
         run()
     assert len(list((tmp_path / "store").rglob(STATE))) == 1
     monkeypatch.setattr(module, "measure_distances", real_measure)
-    from gif_core import separation as core
+    from gif_core.separation import descent as core
 
     real_epoch = core._run_epoch
     monkeypatch.setattr(core, "_run_epoch", lambda *a, **k: (epochs.append(k["epoch"]), real_epoch(*a, **k)))

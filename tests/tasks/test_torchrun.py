@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from gif_core.artifacts.errors import StoreAwayError
-from gif_core.devices import pick_device
-from gif_core.process_group import join_processes
-from gif_core.processes import _is_running
+from gif_core.runtime.devices import pick_device
+from gif_core.runtime.process_group import join_processes
+from gif_core.runtime.workers import _is_running
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 from tasks.retries import may_pass
@@ -24,7 +24,7 @@ PROJECT = Path(__file__).parents[2]
 MODULE = """
 import json, os, sys, time
 from gif_core.artifacts.errors import StoreAwayError
-from gif_core.processes import describe_fault, end_with_parent
+from gif_core.runtime.workers import describe_fault, end_with_parent
 end_with_parent(0.05)
 print(json.dumps({"process": os.getpid()}), flush=True)
 if sys.argv[1] == "away":

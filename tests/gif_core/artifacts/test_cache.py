@@ -8,8 +8,8 @@ import pytest
 
 from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, cache
 from gif_core.artifacts.cache import cached_files, clear, describe, fetch, make_room
-from gif_core.artifacts.verification import sha256_of
-from gif_core.formatting import parse_size
+from gif_core.artifacts.digests import sha256_of
+from gif_core.runtime.formatting import parse_size
 from schemas.artifacts import StoredFile
 
 PROJECT = Path(__file__).parents[3]

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.gc import find_leftovers, remove_leftovers
 from gif_core.artifacts.parts import PartStore, list_parts, parts_of
 from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.upkeep import find_leftovers, remove_leftovers
 from schemas.artifacts import PARTS_FILE, ArtifactRef
 from schemas.run import RunConfig
 

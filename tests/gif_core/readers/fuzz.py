@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.image_blocks import BlockChecker, gather
-from gif_core.image_files import BadImageError, ImageLimits, check_image
+from gif_core.images.blocks import BlockChecker, gather
+from gif_core.images.checks import BadImageError, ImageLimits, check_image
 from gif_core.readers import open_reader
 from gif_core.readers.base import is_label
 from gif_core.readers.columns import UnreadableTableError

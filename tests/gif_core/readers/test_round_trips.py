@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.faces import Faces
-from gif_core.ingestion import ingest
-from gif_core.pair_files import parse_pair_file
+from gif_core.images.faces import Faces
+from gif_core.ingestion.ingest import ingest
+from gif_core.protocols.sets.bin import parse_pair_file
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from gif_core.writers import FORMATS, Crowd, Face

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gif_core.faces import Faces
-from gif_core.pairs import draw_pairs
-from gif_core.shards import FaceBatch, ShardFile
+from gif_core.images.faces import Faces
+from gif_core.ingestion.shards import FaceBatch, ShardFile
+from gif_core.protocols.pairs import draw_pairs
 from gif_core.writers import FORMATS, Crowd, Face, export_faces, group_rows, pair_rows
 from gif_core.writers.export import OutputExistsError
 

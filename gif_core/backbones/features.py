@@ -1,0 +1,67 @@
+"""Evaluation on people never trained on: the features that verify and identify them."""
+
+# Shapes: P pairs, B images in a batch, D dimensions, H height, W width, C channels.
+
+from collections.abc import Generator
+from contextlib import closing
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gif_core.images.faces import Images
+from gif_core.images.pixels import normalize_pixels
+from gif_core.runtime.prefetching import prefetch
+
+
+def embed_images(
+    model: nn.Module,
+    faces: Images,
+    indices: NDArray[np.int64],
+    *,
+    flip: bool,
+    device: torch.device,
+    batch_size: int = 256,
+) -> Generator[NDArray[np.float32], None, None]:
+    """Features, chunk by chunk: image and (with `flip`) mirror summed un-normalised, then unit length."""
+    chunks = embed_both(model, faces, indices, mirror=flip, device=device, batch_size=batch_size)
+    with closing(chunks):
+        for original_BD, mirror_BD in chunks:
+            features_BD = original_BD if mirror_BD is None else original_BD + mirror_BD
+            yield F.normalize(features_BD, dim=1).cpu().numpy()
+
+
+def embed_both(
+    model: nn.Module,
+    faces: Images,
+    indices: NDArray[np.int64],
+    *,
+    mirror: bool = True,
+    device: torch.device,
+    batch_size: int = 256,
+    workers: int = 1,
+) -> Generator[tuple[Tensor, Tensor | None], None, None]:
+    """Features of images and of their mirrors as the network gives them, chunk by chunk."""
+    starts = range(0, len(indices), batch_size)
+    was_training = model.training
+    model.eval()
+
+    def load(start: int) -> NDArray[np.uint8]:
+        return faces.load(indices[start : start + batch_size])
+
+    try:
+        with closing(prefetch(load, starts, depth=workers + 1, workers=workers)) as batches:
+            for images_BHWC in batches:
+                yield _embed_batch(model, images_BHWC, mirror, device)
+    finally:
+        model.train(was_training)
+
+
+@torch.inference_mode()
+def _embed_batch(
+    model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    images_BCHW = normalize_pixels(images_BHWC, device)
+    return model(images_BCHW).float(), model(images_BCHW.flip(3)).float() if mirror else None

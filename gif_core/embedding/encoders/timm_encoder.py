@@ -1,0 +1,110 @@
+"""DINO, DINOv2 and every other image model of timm, without its classifier."""
+
+import sys
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
+from gif_core.embedding.encoders.base import ImageEncoder
+from gif_core.embedding.encoders.files import RANDOM, weights_file
+from gif_core.embedding.encoders.preprocessing import Preprocessing
+from gif_core.embedding.encoders.torchvision_operators import declare_missing_operators
+from schemas.embedding import EmbeddingConfig
+
+declare_missing_operators()
+import timm  # noqa: E402
+
+__all__ = ["TimmEncoder", "check_names", "timm"]
+
+
+PATCHES: Final = "patch_embed.proj.weight"
+
+
+class TimmEncoder(ImageEncoder):
+    """The pooled features of a timm model."""
+
+    def __init__(self, config: EmbeddingConfig, device: torch.device) -> None:
+        """Build the model and load its weights; never a silent fall-back to random ones."""
+        check_names(config)
+        self.model = _build(config)
+        path = weights_file(config)
+        if path is not None:
+            load_weights(self.model, read_weights(path), path, _converted)
+        self.model.eval().requires_grad_(False).to(device)
+        size = {} if config.image_size is None else {"input_size": (3, config.image_size, config.image_size)}
+        wanted = timm.data.resolve_data_config(size, model=self.model)
+        self.transform = timm.data.create_transform(**wanted, is_training=False)
+        """The library's own preprocessing of one Pillow image; for comparison."""
+        super().__init__(self.model, _preprocessing(wanted), device, config.precision)
+
+
+def check_names(config: EmbeddingConfig) -> None:
+    """Refuse a model or a tag that timm does not know."""
+    if not timm.is_model(config.model):
+        near = timm.list_models(f"*{config.model.split('_')[0]}*") or timm.list_models()
+        raise ValueError(f"embedding.model = {config.model!r}: timm has no such model; it has {_some(near)}")
+    tags = [RANDOM, *_tags(config.model)]
+    if config.pretrained not in tags and weights_file(config) is None:
+        raise ValueError(
+            f"embedding.pretrained = {config.pretrained!r} is neither a file nor a tag of {config.model}; "
+            f"tags are: {', '.join(tags)}"
+        )
+
+
+def _build(config: EmbeddingConfig) -> Any:
+    """With the weights of a tag, or untrained ones, the same every time."""
+    tagged = config.pretrained in _tags(config.model) and weights_file(config) is None
+    name = f"{config.model}.{config.pretrained}" if tagged else config.model
+    size = {} if config.image_size is None else {"img_size": config.image_size}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        try:
+            return timm.create_model(name, pretrained=tagged, num_classes=0, **size)
+        except Exception as error:
+            if not tagged:
+                raise
+            raise WeightsError(_advice(config, error)) from error
+
+
+def _converted(model: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under timm's names, by timm's own conversion where the model has one, without the classifier.
+
+    Positions may be resampled for another size of image; patches of another size are another model.
+    """
+    found, own = weights.get(PATCHES), model.state_dict().get(PATCHES)
+    if found is not None and own is not None and found.ndim == own.ndim and found.shape != own.shape:
+        return weights
+    convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    weights = convert(weights, model) if convert else weights
+    classifier = model.pretrained_cfg.get("classifier") or ()
+    classifiers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    left_out = tuple(f"{name}." for name in classifiers)
+    wanted = model.state_dict().keys()
+    return {name: each for name, each in weights.items() if name in wanted or not name.startswith(left_out)}
+
+
+def _preprocessing(wanted: dict[str, Any]) -> Preprocessing:
+    size = int(wanted["input_size"][-1])
+    resized = int(size / wanted["crop_pct"])
+    return Preprocessing(size, resized, tuple(wanted["mean"]), tuple(wanted["std"]), wanted["interpolation"])
+
+
+def _tags(model: str) -> list[str]:
+    return [name.removeprefix(f"{model}.") for name in timm.list_pretrained(f"{model}.*")]
+
+
+def _some(names: list[str], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def _advice(config: EmbeddingConfig, error: Exception) -> str:
+    known = timm.get_pretrained_cfg(f"{config.model}.{config.pretrained}")
+    hub = getattr(known, "hf_hub_id", None)
+    repository = f"{hub}{config.model}.{config.pretrained}" if hub and str(hub).endswith("/") else hub
+    url = f"https://huggingface.co/{repository} (model.safetensors)" if repository else getattr(known, "url", "")
+    return (
+        f"the weights {config.pretrained!r} of {config.model} cannot be had ({type(error).__name__}: {error}). "
+        f"On a machine with a network, fetch {url}; then set embedding.pretrained to the path of the file"
+    )

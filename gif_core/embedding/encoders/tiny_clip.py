@@ -1,0 +1,247 @@
+"""`tiny-clip`: a small CLIP that the project trains itself, on synthetic faces and captions of their attributes.
+
+Both towers and the contrastive loss are open_clip's. It learns what the words mean (hair, skin, beard, glasses and
+finer features), so that people who look alike get vectors that are alike.
+"""
+
+# Shapes: N images in all, B images in a batch, Q questions, K sentences to choose from, T tokens, D dimensions.
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder, open_clip, quiet
+from gif_core.synthetic import describe, draw_face, identity_attributes
+from gif_core.synthetic.captions import TEMPLATES, answers, caption, prompts, questions
+
+MARGIN: Final = 4
+"""Pixels around the network's input, so that a crop of it can be shifted."""
+TRAINING_SEED: Final = 20_253
+TEST_SEED: Final = 20_254
+"""Two worlds of synthetic people; neither is the one that runs draw by default."""
+LARGEST_SCALE: Final = 100.0
+UNKNOWN: Final = -1
+"""The answer where nobody can tell; it does not count."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the shipped checkpoint was trained."""
+
+    people: int = 16_000
+    samples: int = 2
+    epochs: int = 12
+    batch_size: int = 256
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.1
+    warmup_steps: int = 100
+    seed: int = 0
+
+    @property
+    def images(self) -> int:
+        """Photographs drawn."""
+        return self.people * self.samples
+
+    @property
+    def steps(self) -> int:
+        """Steps of the training; what does not fill a batch is left for another epoch's order."""
+        return self.images // self.batch_size * self.epochs
+
+
+@dataclass(frozen=True)
+class TinyClipStep:
+    """How far the training is."""
+
+    step: int
+    total: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class ZeroShot:
+    """How often the prompt nearest to an image names its attribute."""
+
+    accuracy: float
+    commonest: float
+    """The same for always naming the commonest word."""
+    recall: float
+    """Accuracy for each word, on average: rare words count as much as common ones."""
+    chance: float
+    """The same for guessing, and for always naming one word."""
+    people: int
+
+
+def new_model(seed: int = 0) -> Any:
+    """An untrained tiny-clip."""
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.default_generator.manual_seed(seed)
+        return open_clip.create_model("tiny-clip", load_weights=False)
+
+
+def save_model(model: nn.Module, path: Path) -> None:
+    """Write the checkpoint, in half precision: it is there under its name when it is whole."""
+    partial = path.with_name(f".{path.name}")
+    halves = {name: each.half() if each.is_floating_point() else each for name, each in model.state_dict().items()}
+    weights = {name: each.cpu().contiguous() for name, each in halves.items()}
+    save_file(weights, partial)
+    partial.replace(path)
+
+
+def draw_examples(recipe: Recipe, model: Any) -> Iterator[NDArray[np.uint8]]:
+    """One person after another, each as [samples, H, W, C], a little larger than the model's input."""
+    size = int(np.max(model.visual.image_size)) + MARGIN
+    for person in range(recipe.people):
+        faces = [draw_face(TRAINING_SEED, person, sample) for sample in range(recipe.samples)]
+        yield np.stack([cv2.resize(face, (size, size), interpolation=cv2.INTER_AREA) for face in faces])
+
+
+def train_tiny_clip(
+    model: nn.Module, images_NHWC: NDArray[np.uint8], recipe: Recipe, device: torch.device
+) -> Iterator[TinyClipStep]:
+    """Train both towers with the contrastive loss; the model is trained when the iterator ends."""
+    if not recipe.steps:
+        fewest = -(-recipe.batch_size // recipe.samples)
+        raise ValueError(f"{recipe.people} people do not fill a batch of {recipe.batch_size}: take {fewest} or more")
+    model.to(device).train()
+    people_N = np.repeat(np.arange(recipe.people), recipe.samples)
+    optimizer = _optimizer(model, recipe)
+    step = 0
+    answers_NQ = np.array([_answers(person) for person in range(recipe.people)])[people_N]
+    for epoch in range(recipe.epochs):
+        rng = np.random.default_rng([recipe.seed, epoch])
+        order = rng.permutation(len(images_NHWC))
+        for start in range(0, len(order) - recipe.batch_size + 1, recipe.batch_size):
+            rows = order[start : start + recipe.batch_size]
+            pixels = _augment(model, images_NHWC[rows], rng).to(device)
+            texts_BT = _tokens(model, _captions(people_N[rows], rng)).to(device)
+            choices_KT = _tokens(model, _choices(rng)).to(device)
+            _set_learning_rate(optimizer, recipe, step)
+            loss = _contrastive_step(
+                model, optimizer, pixels, texts_BT, choices_KT, torch.from_numpy(answers_NQ[rows]).to(device)
+            )
+            step += 1
+            yield TinyClipStep(step, recipe.steps, loss)
+    model.eval()
+
+
+def zero_shot(encoder: OpenClipEncoder, people: int, *, batch_size: int = 256) -> dict[str, ZeroShot]:
+    """Ask the encoder about people it has never seen, one photograph of each."""
+    words = [describe(identity_attributes(TEST_SEED, person)) for person in range(people)]
+    parts = range(0, people, batch_size)
+    faces = (np.stack([draw_face(TEST_SEED, p, 0) for p in range(s, min(s + batch_size, people))]) for s in parts)
+    features_ND = torch.cat([encoder.encode(images).cpu() for images in faces])
+    return {name: _ask(encoder, features_ND, words, name) for name in ("hair_colour", "beard", "glasses", "skin_tone")}
+
+
+def _ask(encoder: OpenClipEncoder, features_ND: Tensor, words: list[dict[str, str]], attribute: str) -> ZeroShot:
+    """The colour of hair is asked only of people who have some."""
+    rows = [row for row, word in enumerate(words) if attribute != "hair_colour" or word["hair_length"] != "bald"]
+    choices = prompts(attribute)
+    prompts_KD = torch.stack([encoder.encode_text(sentences).mean(0).cpu() for sentences in choices.values()])
+    nearest = (features_ND[rows] @ nn.functional.normalize(prompts_KD, dim=1).T).argmax(1).tolist()
+    truth = [list(choices).index(words[row][attribute]) for row in rows]
+    correct, counts = np.equal(nearest, truth), np.bincount(truth, minlength=len(choices))
+    recall = np.bincount(truth, correct, len(choices)) / np.maximum(counts, 1)
+    return ZeroShot(
+        accuracy=float(correct.mean()),
+        commonest=float(counts.max() / len(truth)),
+        recall=float(recall.mean()),
+        chance=1 / len(choices),
+        people=len(rows),
+    )
+
+
+def _contrastive_step(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    texts_BT: Tensor,
+    choices_KT: Tensor,
+    answers_BQ: Tensor,
+) -> float:
+    """One step: an image is drawn to its caption among all, and to the true sentence among those of one feature.
+
+    Without these hard negatives the colours, which tell most people apart, hide the beards.
+    """
+    image_BD, text_BD, scale = model(images, texts_BT)
+    choices_KD = model.encode_text(choices_KT, normalize=True)
+    loss = open_clip.ClipLoss()(image_BD, text_BD, scale) + _choice_loss(scale * image_BD @ choices_KD.T, answers_BQ)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    with torch.no_grad():
+        model.logit_scale.clamp_(0, math.log(LARGEST_SCALE))
+    return float(loss.item())
+
+
+def _choice_loss(logits_BK: Tensor, answers_BQ: Tensor) -> Tensor:
+    """Cross-entropy over the sentences of each question; all questions count."""
+    parts = torch.split(logits_BK, [len(phrases) for phrases in questions()], dim=1)
+    losses = [
+        nn.functional.cross_entropy(part, answers, ignore_index=UNKNOWN)
+        for part, answers in zip(parts, answers_BQ.T, strict=True)
+    ]
+    return torch.stack(losses).sum()
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW; biases, norms and the scale do not decay."""
+    groups: Mapping[bool, list[nn.Parameter]] = {True: [], False: []}
+    for parameter in model.parameters():
+        groups[parameter.ndim >= 2].append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": groups[True], "weight_decay": recipe.weight_decay},
+            {"params": groups[False], "weight_decay": 0.0},
+        ],
+        lr=recipe.learning_rate,
+        betas=(0.9, 0.98),
+    )
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int) -> None:
+    """A linear warm-up, then half a cosine."""
+    warmup = min(1.0, (step + 1) / recipe.warmup_steps)
+    decay = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+    for group in optimizer.param_groups:
+        group["lr"] = recipe.learning_rate * min(warmup, decay)
+
+
+def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generator) -> Tensor:
+    """A shifted crop, mirrored or not, normalised as the model asks."""
+    size = images_BHWC.shape[1] - MARGIN
+    top, left = rng.integers(0, MARGIN + 1, 2)
+    crop = torch.from_numpy(images_BHWC[:, top : top + size, left : left + size].copy()).permute(0, 3, 1, 2).float()
+    mirrored = torch.from_numpy(rng.random(len(crop)) < 0.5)
+    crop[mirrored] = crop[mirrored].flip(-1)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (model.visual.image_mean, model.visual.image_std))
+    return (crop / 255 - mean) / std
+
+
+def _captions(people: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
+    return [caption(identity_attributes(TRAINING_SEED, person), rng) for person in people.tolist()]
+
+
+def _choices(rng: np.random.Generator) -> list[str]:
+    """Every phrase of every question as a sentence."""
+    return [str(rng.choice(TEMPLATES)).format(phrase) for phrases in questions() for phrase in phrases]
+
+
+def _answers(person: int) -> list[int]:
+    given = answers(identity_attributes(TRAINING_SEED, person))
+    return [UNKNOWN if answer is None else answer for answer in given]
+
+
+def _tokens(model: Any, texts: list[str]) -> Tensor:
+    tokens: Tensor = open_clip.tokenize(texts, context_length=model.context_length)
+    return tokens

@@ -1,0 +1,23 @@
+"""The baseline without a network: distances between raw pixels."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.images.faces import Images
+from gif_core.protocols.pair_protocol import pair_distances
+from gif_core.protocols.pairs import Pairs
+
+PAIRS_AT_ONCE: Final = 1024
+"""Pairs whose pixels are in memory at a time: at most 80 MB."""
+
+
+def pixel_distances(faces: Images, pairs: Pairs) -> NDArray[np.float64]:
+    """The baseline without a network: squared distances between images whose pixels are one vector of unit length."""
+    distance_P = np.empty(len(pairs))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        rows, left, right = pairs.needed_images(part)
+        distance_P[part] = pair_distances(faces.load(rows).reshape(len(rows), -1), left, right)
+    return distance_P

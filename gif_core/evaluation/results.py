@@ -1,0 +1,191 @@
+"""The results of evaluation as files: JSON for people and programs, Parquet for SQL."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gif_core.artifacts.metrics import MetricsWriter
+from gif_core.evaluation.single_scores import PAIRS, PAIRS_FILE, SEARCHES, SEARCHES_FILE
+from gif_core.images.faces import Images
+from gif_core.protocols.ijb_protocol import RANKS, Identification, TemplateVerification
+from gif_core.protocols.pair_protocol import Verification, worst_errors
+from gif_core.protocols.pairs import Pairs
+from gif_core.protocols.roc import Roc
+from gif_core.protocols.scores import IDENTIFICATION_FILE, SCORES_FILE, FlagValues, _write_json, flags_of
+
+SCORES: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("subject", pa.string()),
+        ("figure", pa.string()),
+        ("value", pa.float64()),
+        ("protocol", pa.string()),
+        ("flags", pa.string()),
+        ("model", pa.string()),
+    ]
+)
+ROC: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("subject", pa.string()),
+        ("far", pa.float64()),
+        ("tar", pa.float64()),
+        ("score", pa.float64()),
+    ]
+)
+CMC: Final = pa.schema([("set", pa.string()), ("subject", pa.string()), ("rank", pa.int64()), ("share", pa.float64())])
+ERRORS: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("subject", pa.string()),
+        ("same", pa.bool_()),
+        ("distance", pa.float64()),
+        ("threshold", pa.float64()),
+        ("left", pa.int64()),
+        ("right", pa.int64()),
+        ("left_image", pa.binary()),
+        ("right_image", pa.binary()),
+    ]
+)
+"""The most confident errors: numbers of the images in their set, and the images as JPEG files."""
+ROC_POINTS: Final = 400
+ERRORS_SHOWN: Final = 8
+"""Errors of each kind that are kept."""
+Figures = dict[str, float]
+
+
+@dataclass
+class SetResult:
+    """What came of one set: figures by subject, or why there are none."""
+
+    title: str
+    kind: str
+    protocol: str
+    flags: FlagValues
+    """Those that all subjects share."""
+    counts: dict[str, int]
+    subjects: dict[str, Figures] = field(default_factory=dict)
+    subject_flags: dict[str, FlagValues] = field(default_factory=dict)
+    """Those that a subject has for itself."""
+    undefined: str | None = None
+    curves: dict[str, Roc] = field(default_factory=dict)
+    ranks: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of `errors.parquet`, without the set."""
+    parts: list[str] = field(default_factory=list)
+    """The stored parts that features were read from."""
+    parts_computed: int = 0
+    kept_pairs: pa.Table | None = None
+    """The model's scores of single pairs, and of single probes: what another model is compared with."""
+    kept_searches: pa.Table | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """As it stands in `scores.json`."""
+        about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
+        about |= {"subject_flags": self.subject_flags} if self.subject_flags else {}
+        return about | {"subjects": self.subjects} | ({"undefined": self.undefined} if self.undefined else {})
+
+
+def pair_figures(result: Verification) -> Figures:
+    """The figures of pairs of images by their names."""
+    figures = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
+    figures |= {"threshold_far": result.threshold_far, "threshold_tar": result.threshold_tar}
+    return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
+
+
+def template_figures(result: TemplateVerification) -> Figures:
+    """The figures of 1:1 by their names."""
+    return {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
+
+
+def identification_figures(result: Identification) -> Figures:
+    """The figures of 1:N by their names."""
+    figures: Figures = {}
+    for fpir, tpir in result.tpir_at_fpir.items():
+        figures |= {f"tpir_at_fpir_{fpir:g}": tpir, f"fnir_at_fpir_{fpir:g}": 1.0 - tpir}
+    return figures | {f"rank_{rank}": float(result.cmc[rank - 1]) for rank in RANKS}
+
+
+def error_rows(
+    subject: str,
+    images: Images,
+    pairs: Pairs,
+    distance_P: NDArray[np.float64],
+    threshold: float,
+    most: int = ERRORS_SHOWN,
+) -> list[dict[str, Any]]:
+    """The most confident false matches and misses of a subject, with their images."""
+    worst = worst_errors(distance_P, pairs.same, threshold, most)
+    sides = {"left": pairs.left[worst], "right": pairs.right[worst]}
+    columns: dict[str, list[Any]] = {"same": pairs.same[worst].tolist(), "distance": distance_P[worst].tolist()}
+    for side, rows in sides.items():
+        columns |= {side: rows.tolist(), f"{side}_image": [_encode(image) for image in images.load(rows)]}
+    about = {"subject": subject, "threshold": threshold}
+    return [{**about, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
+
+
+def write_scores(
+    folder: Path, results: Sequence[SetResult], model: str, identification: SetResult | None = None
+) -> None:
+    """Write `scores.json` and the tables of scores, metrics, ROC, CMC, errors, and scores of single pairs.
+
+    Identification among the enrolled has a file of its own, and its figures in the tables.
+    """
+    sets = {result.title: result.describe() for result in results}
+    _write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
+    if identification:
+        _write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
+    measured = [*results, identification] if identification else results
+    rows = [row for result in measured for row in _rows(result, model)]
+    pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
+    with MetricsWriter(folder / "metrics.parquet", "evaluation") as writer:
+        writer.add(None, {f"{row['set']}/{row['subject']}/{row['figure']}": row["value"] for row in rows})
+    curves = [_curve(result.title, subject, roc) for result in results for subject, roc in result.curves.items()]
+    pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / "roc.parquet")
+    ranks = [_ranks(result.title, subject, cmc) for result in results for subject, cmc in result.ranks.items()]
+    pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
+    errors = [{"set": result.title, **row} for result in results for row in result.errors]
+    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
+    pairs = [result.kept_pairs for result in results if result.kept_pairs is not None]
+    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIRS_FILE)
+    searches = [result.kept_searches for result in results if result.kept_searches is not None]
+    pq.write_table(pa.concat_tables([SEARCHES.empty_table(), *searches]), folder / SEARCHES_FILE)
+
+
+def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
+    content: bytes = cv2.imencode(".jpg", cv2.cvtColor(image_HWC, cv2.COLOR_RGB2BGR))[1].tobytes()
+    return content
+
+
+def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
+    about = {"set": result.title, "protocol": result.protocol, "model": model}
+    flags = {subject: json.dumps(flags_of(result.describe(), subject)) for subject in result.subjects}
+    return [
+        {**about, "subject": subject, "flags": flags[subject], "figure": figure, "value": value}
+        for subject, figures in result.subjects.items()
+        for figure, value in figures.items()
+    ]
+
+
+def _curve(title: str, subject: str, roc: Roc) -> pa.Table:
+    """The ROC, thinned to what a picture with a log axis can show; the first point has no score."""
+    lowest = roc.far[roc.far > 0].min()
+    by_far = np.searchsorted(roc.far, np.geomspace(lowest, 1, ROC_POINTS))
+    points = np.unique(np.append(by_far, np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int)))
+    points = points[points < len(roc.far)]
+    score = pa.array(roc.score[points], mask=~np.isfinite(roc.score[points]))
+    names = [[title] * len(points), [subject] * len(points)]
+    return pa.table([*names, roc.far[points], roc.tar[points], score], schema=ROC)
+
+
+def _ranks(title: str, subject: str, cmc: NDArray[np.float64]) -> pa.Table:
+    names = [[title] * len(cmc), [subject] * len(cmc)]
+    return pa.table([*names, np.arange(1, len(cmc) + 1), cmc], schema=CMC)

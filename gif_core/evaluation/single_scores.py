@@ -1,0 +1,87 @@
+"""The scores behind the model's figures, kept so that two models can be compared person by person."""
+
+# Shapes: P pairs, N images or templates, Q probes.
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from gif_core.protocols.ijb_protocol import Search
+
+People = NDArray[np.int64]
+PAIRS_FILE: Final = "pair_scores.parquet"
+SEARCHES_FILE: Final = "searches.parquet"
+PAIRS: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("pair", pa.int64()),
+        ("same", pa.bool_()),
+        ("left_person", pa.int64()),
+        ("right_person", pa.int64()),
+        ("score", pa.float64()),
+    ]
+)
+"""Pair by its number in the set; the larger the score, the more alike."""
+SEARCHES: Final = pa.schema(
+    [
+        ("set", pa.string()),
+        ("gallery", pa.string()),
+        ("person", pa.int64()),
+        ("enrolled", pa.bool_()),
+        ("own", pa.float64()),
+        ("other", pa.float64()),
+        ("rank", pa.int64()),
+    ]
+)
+"""A row for each probe in each gallery: the score of its own person (-inf if not enrolled), the best of the others, and
+its rank from 0."""
+MOST_DIFFERENT: Final = 200_000
+"""Pairs of different people that are kept of a set; the highest scores are, which alone decide at low FAR."""
+
+
+def who_is_who(left_P: NDArray[np.integer], right_P: NDArray[np.integer], same_P: NDArray[np.bool_]) -> People:
+    """The person of every image or template as far as pairs tell: those that `same` pairs connect are one."""
+    count = int(max(left_P.max(initial=-1), right_P.max(initial=-1))) + 1
+    links = (np.ones(int(same_P.sum()), np.int8), (left_P[same_P], right_P[same_P]))
+    _, person_N = connected_components(coo_matrix(links, shape=(count, count)), directed=False)
+    return np.asarray(person_N, np.int64)
+
+
+def keep_pairs(
+    title: str,
+    score_P: NDArray[np.float64],
+    same_P: NDArray[np.bool_],
+    left_P: NDArray[np.integer],
+    right_P: NDArray[np.integer],
+    person_N: People,
+    most: int = MOST_DIFFERENT,
+) -> pa.Table:
+    """Rows of the pairs of one person, and of those of different people with the highest scores; in their order."""
+    kept_P = np.arange(len(score_P))
+    different = np.flatnonzero(~same_P)
+    if len(different) > most:
+        highest = different[np.argpartition(-score_P[different], most - 1)[:most]]
+        kept_P = np.sort(np.concatenate([np.flatnonzero(same_P), highest]))
+    people = person_N[left_P[kept_P]], person_N[right_P[kept_P]]
+    columns = [kept_P, same_P[kept_P], *people, score_P[kept_P]]
+    return pa.table([pa.array([title] * len(kept_P), pa.string()), *map(pa.array, columns)], schema=PAIRS)
+
+
+def keep_searches(title: str, searches: dict[str, Search], person_Q: People) -> pa.Table:
+    """Rows of all probes in all galleries."""
+    tables = [
+        pa.table(
+            [
+                pa.array([title] * len(person_Q), pa.string()),
+                pa.array([gallery] * len(person_Q), pa.string()),
+                *map(pa.array, (person_Q, found.is_mate_Q, found.own_Q, found.other_Q, found.rank_Q)),
+            ],
+            schema=SEARCHES,
+        )
+        for gallery, found in searches.items()
+    ]
+    return pa.concat_tables([SEARCHES.empty_table(), *tables])

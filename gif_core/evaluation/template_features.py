@@ -1,0 +1,84 @@
+"""Features of an IJB set, made in parts and kept: other flags need other sums of them, not other features."""
+
+# Shapes: N faces, M faces of a part, D dimensions.
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from torch import nn
+
+from gif_core.backbones.features import embed_both
+from gif_core.images.faces import Images
+from gif_core.protocols.ijb_protocol import POOLED_AT_ONCE
+
+ALIGNMENT: Final = "five points to 112×112, least squares, bilinear, black border"
+VERSION: Final = 1
+"""Raise it when the same images and model would give other features."""
+LOADED_PARTS: Final = 2
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FeaturePart:
+    """Faces from `start` to `end`, whose features are computed and stored together."""
+
+    key: str
+    """Digest of the model, the set, the alignment and the faces."""
+    start: int
+    end: int
+
+
+def plan_features(faces: int, facts: Mapping[str, Any]) -> list[FeaturePart]:
+    """Cut the faces into parts; `facts` say which model and which set."""
+    parts = []
+    for start in range(0, faces, POOLED_AT_ONCE):
+        end = min(start + POOLED_AT_ONCE, faces)
+        about = json.dumps([VERSION, ALIGNMENT, start, end, dict(facts)], sort_keys=True)
+        parts.append(FeaturePart(hashlib.sha256(about.encode()).hexdigest(), start, end))
+    return parts
+
+
+def embed_features(
+    model: nn.Module, images: Images, part: FeaturePart, *, device: torch.device, batch_size: int, workers: int
+) -> bytes:
+    """The features of a part and those of its mirror images, as the network gives them, as a safetensors file."""
+    rows = np.arange(part.start, part.end)
+    chunks = embed_both(model, images, rows, device=device, batch_size=batch_size, workers=workers)
+    both: tuple[list[Floats], list[Floats]] = ([], [])
+    with closing(chunks):
+        for pair in chunks:
+            for collected, features_BD in zip(both, pair, strict=True):
+                assert features_BD is not None
+                collected.append(features_BD.cpu().numpy())
+    original_MD, mirror_MD = map(np.concatenate, both)
+    if not (np.isfinite(original_MD).all() and np.isfinite(mirror_MD).all()):
+        raise ValueError(f"the model gives faces {part.start} to {part.end} features that are not numbers")
+    return save({"original": original_MD, "mirror": mirror_MD})
+
+
+class StoredFeatures:
+    """The features of a set, a few parts in memory at a time."""
+
+    def __init__(self, parts: Sequence[FeaturePart], read: Callable[[int], bytes]) -> None:
+        """`read` gives the content of the part with a number."""
+        self.parts = parts
+        self._part = lru_cache(LOADED_PARTS)(lambda number: load(read(number)))
+
+    def load(self, start: int, end: int) -> tuple[Floats, Floats]:
+        """Features of the images and of their mirrors, of faces that lie in one part."""
+        number = start // POOLED_AT_ONCE
+        part = self.parts[number]
+        if not part.start <= start < end <= part.end:
+            raise ValueError(f"faces {start} to {end} are not in one part")
+        inside = slice(start - part.start, end - part.start)
+        tensors = self._part(number)
+        return tensors["original"][inside], tensors["mirror"][inside]

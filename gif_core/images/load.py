@@ -1,0 +1,41 @@
+"""Images of other people's files as faces: what they declare is checked before they are decoded."""
+
+# Shapes: B images asked for, 5 landmarks of 2 coordinates.
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.images.alignment import align
+from gif_core.images.checks import ImageLimits, check_size
+from gif_core.images.faces import IMAGE_SIZE, decode, decode_whole
+
+LIMITS: Final = ImageLimits(smallest=1, largest=2**13)
+"""A camera of 48 million pixels stays below; decoded, such an image takes at most 200 MB."""
+
+
+def read_face(content: bytes, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
+    """RGB, 112×112: aligned by five points, or without them resized as it is; ValueError when that cannot be."""
+    check_size(content, LIMITS)
+    if points_52 is None:
+        return decode(content)
+    return align(decode_whole(np.frombuffer(content, np.uint8)), points_52)
+
+
+def read_face_file(path: Path, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
+    """The same of a file; the error names it."""
+    try:
+        return read_face(path.read_bytes(), points_52)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def load_each(indices: NDArray[np.int64], load_one: Callable[[int], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """RGB images [B, 112, 112, 3], in the order asked for."""
+    images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
+    for place, index in enumerate(indices.tolist()):
+        images_BHWC[place] = load_one(index)
+    return images_BHWC

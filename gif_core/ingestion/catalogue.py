@@ -1,0 +1,115 @@
+"""All records and people of all sources of a run under one numbering, and reading ahead in any order."""
+
+# Shapes: R records of all sources, P people of all sources, U records of one unit of work.
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.images.blocks import ImageBlock, gather
+from gif_core.readers import Reader
+from gif_core.readers.packed import PackedReader
+from gif_core.readers.spool import readable
+from gif_core.runtime.prefetching import prefetch
+
+logger = logging.getLogger(__name__)
+
+UNIT_BYTES = 4 * 2**20
+UNIT_RECORDS = 1024
+AHEAD = 2
+"""Units that are read before they are needed, besides one for each worker."""
+
+Check = Callable[[ImageBlock], dict[int, str]]
+"""Why images cannot be used, by place."""
+
+
+class Refused(NamedTuple):
+    """A row of the quarantine."""
+
+    source: int
+    record: str
+    reason: str
+
+
+class Unit(NamedTuple):
+    """Some records in a row."""
+
+    records: NDArray[np.int64]
+    names: list[str]
+    images: list[memoryview]
+    bad: dict[int, str]
+    """Why there is no image, by place."""
+
+
+class Catalogue:
+    """The people of several sources, numbered through; two sources never share a person."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        """List all sources."""
+        self.readers = list(readers)
+        listings = [reader.listing for reader in readers]
+        first_P = np.cumsum([0] + [len(listing.labels) for listing in listings])
+        self.starts: list[int] = np.cumsum([0] + [len(listing.person_R) for listing in listings]).tolist()
+        self.labels = [label for listing in listings for label in listing.labels]
+        self.source_P = np.repeat(np.arange(len(listings), dtype=np.int32), np.diff(first_P))
+        self.person_R = np.concatenate(
+            [listing.person_R + np.int32(first) for listing, first in zip(listings, first_P[:-1], strict=True)]
+        )
+        for source, listing in enumerate(listings):
+            images, people = len(listing.person_R), len(listing.labels)
+            logger.info("source %d: %d images of %d people, %d refused", source, images, people, len(listing.faults))
+        self.refused = [Refused(source, *fault) for source, listing in enumerate(listings) for fault in listing.faults]
+
+    def place(self, record: int) -> tuple[int, str]:
+        """The source of a record, and where it is there."""
+        source = bisect_right(self.starts, record) - 1
+        return source, self.readers[source].names(np.array([record - self.starts[source]]))[0]
+
+    def refuse(self, record: int, reason: str) -> Refused:
+        """A record as a row of the quarantine."""
+        return Refused(*self.place(record), reason)
+
+    def by_person(self, people: NDArray[np.bool_], wanted_R: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The wanted records of these people, person by person, each in the order of its source."""
+        records = np.flatnonzero(people[self.person_R] & wanted_R)
+        return records[np.argsort(self.person_R[records], kind="stable")]
+
+    def read_ahead(self, records: NDArray[np.int64], check: Check, workers: int, spool: Path) -> Iterator[Unit]:
+        """The records in this order with their checked images, read by threads some units ahead."""
+        for source, some in self._by_source(records):
+            first = self.starts[source]
+            with readable(self.readers[source], some - first, spool) as reader:
+                threads = min(workers, reader.threads or workers)
+                units = _units(some - first, reader.listing.size_R)
+                work = partial(_read_unit, reader, check, first)
+                yield from prefetch(work, units, depth=threads + AHEAD, workers=threads)
+
+    def _by_source(self, records: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The same records, cut where the source changes; people are numbered source by source."""
+        sources = np.searchsorted(self.starts, records, side="right") - 1
+        cuts = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(records)]
+        for start, end in pairwise(cuts):
+            if end > start:
+                yield int(sources[start]), records[start:end]
+
+
+def _units(records: NDArray[np.int64], size_R: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Pieces of work of some megabytes."""
+    start = 0
+    while start < len(records):
+        some = records[start : start + UNIT_RECORDS]
+        fitting = int(np.searchsorted(np.cumsum(size_R[some]), UNIT_BYTES)) + 1
+        yield some[:fitting]
+        start += len(some[:fitting])
+
+
+def _read_unit(reader: Reader, check: Check, first: int, records: NDArray[np.int64]) -> Unit:
+    block = reader.read_block(records) if isinstance(reader, PackedReader) else gather(reader.read(records))
+    return Unit(records + first, reader.names(records), block.images(), check(block))

@@ -1,0 +1,154 @@
+"""Sources that have grown: what an earlier ingestion holds already, so that only the rest is read."""
+
+# Shapes: R records of all sources, P people of all sources, F files of one source.
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.images.source_files import SourceFile
+from gif_core.ingestion.catalogue import Catalogue
+from gif_core.readers import Reader
+from schemas.artifacts import Manifest
+from schemas.stages import VERSIONS
+
+FILES = pa.schema([("source", pa.int32()), ("name", pa.string()), ("size", pa.int64()), ("digest", pa.string())])
+FILES_NAME = "sources.parquet"
+BATCH = 2**16
+
+
+@dataclass(frozen=True)
+class Base:
+    """An earlier faces artifact; empty when everything is to be read."""
+
+    identities: Mapping[str, pa.Table] = field(default_factory=dict)
+    """The table of people of each split."""
+    shards: Mapping[str, int] = field(default_factory=dict)
+    """Number of shards of each split."""
+    quarantine: Sequence[dict[str, Any]] = ()
+    files: Sequence[NDArray[np.uint64]] = ()
+    """Marks of the files of each source."""
+
+    def known_people(self, catalogue: Catalogue) -> dict[int, int]:
+        """Identity id by person, for those who have one."""
+        ids = {
+            (row["source"], row["label"]): row["identity_id"]
+            for table in self.identities.values()
+            for row in table.to_pylist()
+        }
+        people = enumerate(zip(catalogue.source_P.tolist(), catalogue.labels, strict=True))
+        return {person: ids[key] for person, key in people if key in ids} if ids else {}
+
+    def wanted(self, catalogue: Catalogue) -> NDArray[np.bool_]:
+        """Records that are to be read: the new ones, and all of new people and of those who had too few images."""
+        old_R = self.seen(catalogue)
+        people = len(catalogue.labels)
+        unknown_P = np.ones(people, bool)
+        unknown_P[list(self.known_people(catalogue))] = False
+        grown_P = np.bincount(catalogue.person_R[~old_R], minlength=people) > 0
+        return np.asarray(~old_R | (unknown_P & grown_P)[catalogue.person_R], bool)
+
+    def seen(self, catalogue: Catalogue) -> NDArray[np.bool_]:
+        """Records of files that were there before."""
+        parts = [np.empty(0, bool)]
+        for source, reader in enumerate(catalogue.readers):
+            file_R = reader.listing.file_R
+            known = self.files[source] if source < len(self.files) else np.empty(0, np.uint64)
+            parts.append(np.isin(_marks(reader.files), known)[file_R] if len(known) else np.zeros(len(file_R), bool))
+        return np.concatenate(parts)
+
+
+def open_base(artifact: Artifact) -> Base:
+    """Read what is needed of an earlier artifact; its images stay where they are."""
+    tables = {name: pq.read_table(artifact.path(f"{name}.parquet")) for name in ("identities", "held_out")}
+    shards = {name: len(artifact.names(f"{name}-")) for name in tables}
+    quarantine = pq.read_table(artifact.path("quarantine.parquet")).to_pylist()
+    return Base(tables, shards, quarantine, _stored_marks(artifact))
+
+
+def find_base(store: ArtifactStore, settings: Mapping[str, Any], readers: Sequence[Reader]) -> str | None:
+    """The key of the newest faces from which these sources have only grown.
+
+    When the very same sources are stored already, it is what those faces themselves grew from: so the same sources
+    keep the same key.
+    """
+    marks: list[NDArray[np.uint64]] = []
+    for manifest in store.manifests("ingestion"):
+        if not _is_alike(manifest, settings) or store.find("ingestion", manifest.key) is None:
+            continue
+        if manifest.settings["sources"] == settings["sources"]:
+            return manifest.settings.get("grown_from")
+        marks = marks or [_marks(reader.files) for reader in readers]
+        if _has_only_grown(store.open(store.ref("ingestion", manifest.key)), marks):
+            return manifest.key
+    return None
+
+
+def write_files(folder: Path, readers: Sequence[Reader]) -> None:
+    """Write down the files of all sources, for the next time."""
+    with pq.ParquetWriter(folder / FILES_NAME, FILES) as writer:
+        for source, reader in enumerate(readers):
+            rows = iter(reader.files)
+            while some := list(islice(rows, BATCH)):
+                names, sizes, digests = zip(*some, strict=True)
+                columns = [
+                    pa.array([source] * len(some), pa.int32()),
+                    pa.array(names),
+                    pa.array(sizes),
+                    pa.array(digests),
+                ]
+                writer.write_batch(pa.record_batch(columns, schema=FILES))
+
+
+def _is_alike(manifest: Manifest, settings: Mapping[str, Any]) -> bool:
+    """Whether only the content of the sources, or the number of sources, may be another."""
+    if manifest.version != VERSIONS["ingestion"]:
+        return False
+    before, now = (
+        {name: value for name, value in some.items() if name not in ("sources", "grown_from")}
+        for some in (manifest.settings, settings)
+    )
+    old, new = ([_without_content(source) for source in some["sources"]] for some in (manifest.settings, settings))
+    return before == now and old == new[: len(old)]
+
+
+def _without_content(source: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in source.items() if name not in ("fingerprint", "identities")}
+
+
+def _has_only_grown(artifact: Artifact, marks: Sequence[NDArray[np.uint64]]) -> bool:
+    """Whether every file that was there before still is, unchanged."""
+    if FILES_NAME not in artifact.names():
+        return False
+    before = _stored_marks(artifact)
+    return len(before) <= len(marks) and all(
+        bool(np.isin(old, now).all()) for old, now in zip(before, marks, strict=False)
+    )
+
+
+def _stored_marks(artifact: Artifact) -> list[NDArray[np.uint64]]:
+    marks: dict[int, list[NDArray[np.uint64]]] = {}
+    for batch in pq.ParquetFile(artifact.path(FILES_NAME)).iter_batches(BATCH):
+        sources = batch.column("source").to_numpy()
+        values = _marks([SourceFile(row["name"], row["size"], row["digest"]) for row in batch.to_pylist()])
+        for source in np.unique(sources).tolist():
+            marks.setdefault(source, []).append(values[sources == source])
+    return [np.concatenate(marks[source]) for source in sorted(marks)]
+
+
+def _marks(files: Sequence[SourceFile]) -> NDArray[np.uint64]:
+    """A short digest of each file's name, size and digest: millions of them fit into memory."""
+    values = (
+        hashlib.blake2b(f"{name}\0{size}\0{mark}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        for name, size, mark in files
+    )
+    return np.frombuffer(b"".join(values), np.uint64)

@@ -1,0 +1,235 @@
+"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of people kept aside.
+
+Each split is read person by person and written shard by shard. What a shard holds depends on the sources and the
+settings alone, so the bytes are the same whatever the number of workers, and a killed ingestion goes on after its
+last finished shard.
+"""
+
+# Shapes: R records of all sources, P people of all sources.
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gif_core.images.blocks import BlockChecker
+from gif_core.images.checks import ImageLimits
+from gif_core.ingestion.catalogue import Catalogue, Refused, Unit
+from gif_core.ingestion.incremental import Base, write_files
+from gif_core.ingestion.splits import SplitWriter
+from gif_core.readers import Reader
+from schemas.errors import GifError
+from schemas.ingestion import IngestionConfig
+
+IDENTITIES = pa.schema(
+    [("identity_id", pa.int64()), ("label", pa.string()), ("source", pa.int32()), ("num_samples", pa.int64())]
+)
+QUARANTINE = pa.schema([("source", pa.int32()), ("record", pa.string()), ("reason", pa.string())])
+WORK = ".work"
+"""Folder of the journal and of spools; hidden, so it is not published."""
+LEFT_OUT = "identity left out"
+"""How the reason begins when it is about a person rather than an image."""
+EXAMPLES = 5
+
+
+class SourceChangedError(GifError, RuntimeError):
+    """A source is not what it was when its key was worked out."""
+
+
+class TooManyBadImagesError(GifError, ValueError):
+    """More images are bad than `max_bad_fraction` allows."""
+
+
+@dataclass(frozen=True)
+class IngestionStep:
+    """Progress: images and their bytes so far, of how many images."""
+
+    images: int
+    total: int
+    bytes: int
+
+
+def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
+    """What the sources hold: it changes when a source has grown, not when it has moved."""
+    return [reader.describe() for reader in readers]
+
+
+def is_held_out(source: int, label: str, share: float) -> bool:
+    """Whether a person is kept aside: decided by name, so that it stays so when the source grows."""
+    digest = hashlib.sha256(f"{source}/{label}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 < share
+
+
+def ingest(
+    config: IngestionConfig,
+    readers: Sequence[Reader],
+    folder: Path,
+    *,
+    workers: int = 1,
+    base: Base | None = None,
+) -> Iterator[IngestionStep]:
+    """Write the shards and tables of a faces artifact; with a `base`, only what is new since then."""
+    (folder / WORK).mkdir(parents=True, exist_ok=True)
+    ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
+    yield from ingestion.read(workers)
+    ingestion.write_tables()
+
+
+class Ingestion:
+    """One run of the stage: who belongs to which split, what is to be read, and what was refused."""
+
+    def __init__(self, config: IngestionConfig, catalogue: Catalogue, folder: Path, base: Base) -> None:
+        """Plan the splits; finished shards of an earlier attempt count as done."""
+        self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
+        limits = ImageLimits(config.smallest_side, config.largest_side)
+        self.check = BlockChecker(limits, decode_all=config.decode_all)
+        self.known = base.known_people(catalogue)
+        self.wanted_R = base.wanted(catalogue)
+        self.held_over = self._held_over()
+        aside_P = self._aside()
+        self.splits = [self._plan("identities", ~aside_P), self._plan("held_out", aside_P)]
+        self.total = sum(len(split.records) for split in self.splits)
+
+    def read(self, workers: int) -> Iterator[IngestionStep]:
+        """Read, check and write every record that is still to be done."""
+        self._check_fraction()
+        done, size = sum(split.progress.position for split in self.splits), 0
+        for split in self.splits:
+            with split:
+                spool = self.folder / WORK / "spool"
+                for unit in self.catalogue.read_ahead(split.left, self.check, workers, spool):
+                    size += self._take(split, unit)
+                    done += len(unit.records)
+                    yield IngestionStep(done, self.total, size)
+                split.finish()
+        yield IngestionStep(done, self.total, size)
+
+    def _take(self, split: SplitWriter, unit: Unit) -> int:
+        """Give the split what was read, as many images of one person at a time as follow each other; their bytes."""
+        persons = self.catalogue.person_R[unit.records]
+        cuts = {0, *(np.flatnonzero(np.diff(persons)) + 1).tolist(), len(persons)}
+        cuts |= unit.bad.keys() | {place + 1 for place in unit.bad}
+        for start, end in pairwise(sorted(cuts)):
+            if start in unit.bad:
+                split.refuse(int(unit.records[start]), unit.bad[start])
+                self._check_fraction()
+            else:
+                split.take(int(persons[start]), unit.names[start:end], unit.images[start:end])
+        return sum(map(len, unit.images))
+
+    def write_tables(self) -> None:
+        """People, what was refused and why, and the files of the sources."""
+        tables = {split.name: self._identity_table(split) for split in self.splits}
+        quarantine = self._quarantine()
+        _check_people(tables["identities"], tables["held_out"], len(quarantine))
+        for name, table in tables.items():
+            pq.write_table(table, self.folder / f"{name}.parquet")
+        rows = [row._asdict() for row in quarantine]
+        pq.write_table(pa.Table.from_pylist(rows, QUARANTINE), self.folder / "quarantine.parquet")
+        write_files(self.folder, self.catalogue.readers)
+
+    def _plan(self, name: str, people_P: NDArray[np.bool_]) -> SplitWriter:
+        counts_P = np.bincount(self.catalogue.person_R, minlength=len(people_P))
+        enough_P = counts_P >= self.config.min_samples
+        ids = {person: identity_id for person, identity_id in self.known.items() if people_P[person]}
+        return SplitWriter(
+            self.folder,
+            name,
+            work=self.folder / WORK,
+            records=self.catalogue.by_person(people_P & enough_P, self.wanted_R),
+            ids=ids,
+            first_shard=self.base.shards.get(name, 0),
+            min_samples=self.config.min_samples,
+            shard_bytes=self.config.shard_bytes,
+        )
+
+    def _aside(self) -> NDArray[np.bool_]:
+        people = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
+        share = self.config.held_out
+        return np.fromiter((is_held_out(source, label, share) for source, label in people), bool)
+
+    def _held_over(self) -> list[Refused]:
+        """Rows of the base's quarantine about what is not read again."""
+        if not self.base.quarantine:
+            return []
+        again = self.base.seen(self.catalogue) & self.wanted_R
+        read = {self.catalogue.place(record) for record in np.flatnonzero(again).tolist()}
+        read |= {(row.source, row.record) for row in self.catalogue.refused}
+        people = {
+            (int(self.catalogue.source_P[person]), self.catalogue.labels[person])
+            for person in np.unique(self.catalogue.person_R[again]).tolist()
+        }
+        rows = [Refused(**row) for row in self.base.quarantine]
+        anew = read | people
+        return [row for row in rows if (row.source, row.record) not in anew]
+
+    def _check_fraction(self) -> None:
+        bad = sum(len(split.progress.bad) for split in self.splits) + len(self.catalogue.refused)
+        bad += sum(not row.reason.startswith(LEFT_OUT) for row in self.held_over)
+        total = len(self.catalogue.person_R) + len(self.catalogue.refused)
+        if bad > self.config.max_bad_fraction * total:
+            raise TooManyBadImagesError(self._explain(bad, total))
+
+    def _explain(self, bad: int, total: int) -> str:
+        rows = [row for row in self._quarantine() if not row.reason.startswith(LEFT_OUT)]
+        reasons = Counter(row.reason.partition(":")[0] for row in rows)
+        examples = "".join(f"\n  {row.record}: {row.reason}" for row in rows[:EXAMPLES])
+        return (
+            f"{bad} of {total} images are bad, more than ingestion.max_bad_fraction={self.config.max_bad_fraction} "
+            f"allows ({', '.join(f'{count} {reason}' for reason, count in reasons.most_common())}). "
+            f"Mend the source or raise the setting. The first of them:{examples}"
+        )
+
+    def _quarantine(self) -> list[Refused]:
+        """All rows: of the base, of listing the sources, of images, and of people left without enough of them."""
+        bad = [self.catalogue.refuse(*row) for split in self.splits for row in split.progress.bad]
+        return [*self.held_over, *self.catalogue.refused, *bad, *self._left_out()]
+
+    def _left_out(self) -> Iterator[Refused]:
+        """People who had enough images before the bad ones were refused."""
+        for split in self.splits:
+            spoilt = Counter(int(self.catalogue.person_R[record]) for record, _ in split.progress.bad)
+            for person, bad in sorted(spoilt.items()):
+                if person not in split.ids:
+                    good = split.progress.good[person]
+                    reason = f"{LEFT_OUT}: only {good} of its {good + bad} images can be used"
+                    yield Refused(int(self.catalogue.source_P[person]), self.catalogue.labels[person], reason)
+
+    def _identity_table(self, split: SplitWriter) -> pa.Table:
+        """The people of a split by identity id; those of the base come first."""
+        before = self.base.identities.get(split.name)
+        counts = (
+            dict(zip(before["identity_id"].to_pylist(), before["num_samples"].to_pylist(), strict=True))
+            if before
+            else {}
+        )
+        people = sorted(split.ids.items(), key=lambda item: item[1])
+        rows = [
+            {
+                "identity_id": identity_id,
+                "label": self.catalogue.labels[person],
+                "source": int(self.catalogue.source_P[person]),
+                "num_samples": counts.get(identity_id, 0) + split.progress.good[person],
+            }
+            for person, identity_id in people
+        ]
+        return pa.Table.from_pylist(rows, IDENTITIES)
+
+
+def _check_people(identities: pa.Table, held_out: pa.Table, refused: int) -> None:
+    if not len(identities):
+        raise ValueError(f"no identity is left to train on; {refused} images could not be used")
+    counts = held_out["num_samples"].to_pylist()
+    if counts and (len(counts) < 2 or max(counts) < 2):
+        raise ValueError(
+            f"ingestion.held_out keeps {len(counts)} people aside, with at most {max(counts)} images each: nothing "
+            "to verify, which takes two people, one of them with two images. Raise it, or set it to 0"
+        )

@@ -1,0 +1,143 @@
+"""Small evaluation sets of drawn people in exactly the files of the real ones, so that all of their code can be run."""
+
+# Shapes: N faces, 5 landmarks of 2 coordinates.
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.protocols.pairs import draw_pairs, pair_rows
+from gif_core.protocols.sets.ijb import CROPS, GALLERIES, IjbName, meta_files
+from gif_core.synthetic import draw_face, draw_jpeg
+from gif_core.synthetic.landmarks import find_landmarks, shot_of
+from gif_core.writers.base import Crowd, Face
+from gif_core.writers.pair_file import PAIR_FILE, write_pair_file
+from schemas.ingestion import MOST_DRAWN
+
+FIRST_PERSON: Final = MOST_DRAWN
+"""People from this number on are in no dataset that the project draws to train on."""
+SAMPLES: Final = 8
+"""Images of each person in the twin of a `.bin`."""
+FOLDS: Final = 10
+PROBES: Final = 3
+"""Templates of a person that look for the one enrolled, at the most."""
+LAYOUT: Final = 701
+CROP: Final = 702
+"""The second part of the seeds here."""
+LOOSENESS: Final = 1.5
+"""Side of a loose crop as a multiple of the face's."""
+FACE_SIDES: Final = (80, 150)
+
+
+def write_bin_twin(folder: Path, *, people: int, pairs: int, seed: int) -> Path:
+    """Write a `.bin` of as many pairs of one person as of two; the file's path."""
+    labels_N = np.repeat(np.arange(people), SAMPLES)
+    rows = pair_rows(draw_pairs(labels_N, pairs=pairs, seed=seed, folds=FOLDS)).tolist()
+    images = {row: draw_jpeg(seed, FIRST_PERSON + row // SAMPLES, row % SAMPLES) for row in sorted(set(rows))}
+    folder.mkdir(parents=True, exist_ok=True)
+    faces = (Face(row // SAMPLES, images[row]) for row in rows)
+    for _ in write_pair_file(faces, Crowd([""] * people, len(rows)), folder):
+        pass
+    return folder / PAIR_FILE
+
+
+def write_ijb_twin(folder: Path, *, people: int, seed: int, name: IjbName = "IJB-C") -> Path:
+    """Write `meta/` and `loose_crop/`; the folder.
+
+    Everybody is enrolled in one of the two galleries by a template of several media; other templates of theirs are
+    the probes, and pairs are all of a template enrolled and a probe.
+    """
+    for part in ("meta", CROPS):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    layout = _lay_out(people, seed)
+    files = {what: folder / file for what, file in meta_files(name).items()}
+    files["faces"].write_text("".join(f"{n}.jpg {face.template} {face.media}\n" for n, face in layout.numbered()))
+    files["points"].write_text("".join(_write_crop(folder / CROPS, n, face, seed) for n, face in layout.numbered()))
+    pairs = [(e, p, int(layout.owner[e] == layout.owner[p])) for e in layout.enrolled for p in layout.probes]
+    files["pairs"].write_text("".join(f"{enrolled} {probe} {same}\n" for enrolled, probe, same in pairs))
+    first, second = GALLERIES[name]
+    listed = {first: layout.enrolled[::2], second: layout.enrolled[1::2], "probes": layout.probes}
+    for part, templates in listed.items():
+        rows = "".join(f"{template},{layout.owner[template]}\n" for template in templates)
+        files[part].write_text(f"TEMPLATE_ID,SUBJECT_ID\n{rows}")
+    return folder
+
+
+@dataclass(frozen=True)
+class _Face:
+    person: int
+    sample: int
+    template: int
+    media: int
+
+
+@dataclass
+class _Layout:
+    """Who is in which template and media, before anything is drawn."""
+
+    faces: list[_Face] = field(default_factory=list)
+    owner: dict[int, int] = field(default_factory=dict)
+    enrolled: list[int] = field(default_factory=list)
+    probes: list[int] = field(default_factory=list)
+    medias: int = 0
+
+    def numbered(self) -> Iterator[tuple[int, _Face]]:
+        """The faces with the numbers of their images."""
+        return enumerate(self.faces, start=1)
+
+    def add_template(self, person: int, sample: int, frames: list[int]) -> int:
+        """A template of one media for each number of frames; the person's next unused sample."""
+        template = len(self.owner) + 1
+        self.owner[template] = person + 1
+        for count in frames:
+            self.medias += 1
+            self.faces += [_Face(person, sample + frame, template, self.medias) for frame in range(count)]
+            sample += count
+        return sample
+
+
+def _lay_out(people: int, seed: int) -> _Layout:
+    layout, rng = _Layout(), np.random.default_rng([seed, LAYOUT])
+    for person in range(people):
+        sample = layout.add_template(person, 0, rng.integers(1, 4, 3).tolist())
+        layout.enrolled.append(len(layout.owner))
+        for _ in range(rng.integers(2, PROBES + 1)):
+            sample = layout.add_template(person, sample, rng.integers(1, 4, rng.integers(1, 3)).tolist())
+            layout.probes.append(len(layout.owner))
+    return layout
+
+
+def _write_crop(folder: Path, number: int, face: _Face, seed: int) -> str:
+    """Draw one image loosely cropped; its line with the landmarks and the score of a detector."""
+    image, points_52, score = draw_loose(seed, FIRST_PERSON + face.person, face.sample)
+    cv2.imwrite(str(folder / f"{number}.jpg"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    coordinates = " ".join(f"{value:.3f}" for value in points_52.ravel())
+    return f"{number}.jpg {coordinates} {score:.4f}\n"
+
+
+def draw_loose(seed: int, identity: int, sample: int) -> tuple[NDArray[np.uint8], NDArray[np.float64], float]:
+    """A face somewhere in a larger image, turned and of any size; its landmarks; how sure a detector would be."""
+    rng = np.random.default_rng([seed, CROP, identity, sample])
+    side = int(rng.integers(*FACE_SIDES))
+    around, angle = round(LOOSENESS * side), rng.uniform(-25, 25)
+    centre = around / 2 + rng.uniform(-0.1, 0.1, 2) * side
+    turn_23 = np.array(cv2.getRotationMatrix2D((side / 2, side / 2), angle, rng.uniform(0.9, 1.1)), np.float64)
+    turn_23[:, 2] += centre - side / 2
+    face = draw_face(seed, identity, sample, side)
+    image = cv2.warpAffine(face, turn_23, (around, around), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    points_52 = find_landmarks(seed, identity, sample, side) @ turn_23[:, :2].T + turn_23[:, 2]
+    return np.asarray(image, np.uint8), points_52, _detector_score(seed, identity, sample)
+
+
+def _detector_score(seed: int, identity: int, sample: int) -> float:
+    """Lower for faces that are turned, blurred or covered."""
+    shot = shot_of(seed, identity, sample)
+    doubt = (
+        0.5 * abs(shot.pose.yaw) + 0.4 * abs(shot.pose.pitch) + 0.15 * shot.blur + 0.2 * (shot.occlusion is not None)
+    )
+    return float(np.clip(0.9995 - doubt, 0.3, 1.0))

@@ -1,0 +1,142 @@
+"""Who is it among the enrolled? By decoding a code, by search among all code vectors, or by both."""
+
+# Shapes: N identities, B images, K candidates of an image, D dimensions, L tokens of a code, V values of a token.
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gif_core.heads.tokens import TokenHeads
+from gif_core.recognition.beam_search import search_codes, token_log_chances
+from gif_core.recognition.code_tree import NOBODY, CodeTree
+from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+
+Method = Literal["codes", "reranked", "exhaustive"]
+"""`codes`: the likeliest codes. `reranked`: the codes of a beam, by z·h. `exhaustive`: the largest z·h of all."""
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+Floats = NDArray[np.float32]
+_ROWS_AT_ONCE: Final = 2**14
+"""Code vectors that are read at a time to rank candidates."""
+_BLOCK: Final = 2**17
+"""Code vectors that are searched at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Who an image may show, the likeliest first."""
+
+    identities_BK: NDArray[np.int64]
+    """NOBODY where there are no more."""
+    scores_BK: Floats
+    """What ranks them: z·h, or the logarithm of the code's chance; -inf where there are no more."""
+
+
+class Gallery:
+    """The enrolled: people with a code and a code vector, and the heads that read codes from features."""
+
+    def __init__(
+        self,
+        heads: TokenHeads,
+        codes_NL: Codes,
+        shape: CodeShape,
+        vectors_ND: NDArray[np.floating[Any]],
+        *,
+        beam: int = 64,
+        device: torch.device | None = None,
+        reads_codes: bool = True,
+    ) -> None:
+        """Code vectors are given as they went into training; where the heads have a map, h is where it puts them.
+
+        They may be mapped from a file: `reranked` reads no rows but those of its candidates. Without `reads_codes` the
+        heads were not taught any: only `exhaustive` and the cosines mean something.
+        """
+        if len(codes_NL) != len(vectors_ND):
+            raise ValueError(f"{len(codes_NL)} codes do not fit {len(vectors_ND)} code vectors")
+        self.device = device or torch.device("cpu")
+        self.heads, self.tree = heads.to(self.device).eval(), CodeTree(codes_NL, shape, self.device)
+        self.vectors_ND, self.beam, self.reads_codes = vectors_ND, beam, reads_codes
+
+    def __len__(self) -> int:
+        """How many people are enrolled."""
+        return len(self.vectors_ND)
+
+    def find(self, z_BD: Floats, top: int, method: Method = "reranked") -> Candidates:
+        """The `top` candidates for features of unit length."""
+        ways: dict[Method, Callable[[Floats, int], Candidates]] = {
+            "codes": self._decode,
+            "reranked": self._rerank,
+            "exhaustive": self._search,
+        }
+        return ways[method](z_BD, min(top, len(self)))
+
+    @torch.inference_mode()
+    def chances(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How probable each one's code is if it is that of somebody enrolled: Π_j p_j(c_j) / Σ over all their codes.
+
+        The tokens are taken as independent, as Eq. 7 learns them.
+        """
+        log_chances_LBV = self._log_chances(z_BD)
+        codes_BKL = torch.from_numpy(self.tree.codes_NL[np.maximum(identities_BK, 0)].astype(np.int64)).to(self.device)
+        own_LBK = log_chances_LBV.gather(2, codes_BKL.permute(2, 0, 1))
+        log_BK = own_LBK.double().sum(dim=0) - self.tree.total_log_chance(log_chances_LBV)[:, None]
+        return np.where(identities_BK == NOBODY, 0.0, log_BK.exp().cpu().numpy())
+
+    def cosines(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> Floats:
+        """z·h of each candidate; -inf for nobody."""
+        cosines_BK = np.empty(identities_BK.shape, np.float32)
+        images = max(1, _ROWS_AT_ONCE // identities_BK.shape[1])
+        for start in range(0, len(z_BD), images):
+            part = slice(start, start + images)
+            people, place_BK = np.unique(identities_BK[part], return_inverse=True)
+            rows_BKD = self._place(self.vectors_ND[people])[place_BK]
+            cosines_BK[part] = np.matmul(rows_BKD, z_BD[part][:, :, None])[:, :, 0]
+        return np.where(identities_BK == NOBODY, np.float32(-np.inf), cosines_BK)
+
+    @torch.inference_mode()
+    def _log_chances(self, z_BD: Floats) -> Tensor:
+        return token_log_chances(self.heads, torch.from_numpy(z_BD).to(self.device))
+
+    @torch.inference_mode()
+    def _decode(self, z_BD: Floats, top: int) -> Candidates:
+        found = search_codes(self.tree, self._log_chances(z_BD), max(self.beam, top))
+        return Candidates(found.identities_BK[:, :top].cpu().numpy(), found.log_chances_BK[:, :top].cpu().numpy())
+
+    def _rerank(self, z_BD: Floats, top: int) -> Candidates:
+        identities_BK = self._decode(z_BD, min(max(self.beam, top), len(self))).identities_BK
+        return _keep_best(identities_BK, self.cosines(z_BD, identities_BK), top)
+
+    def _search(self, z_BD: Floats, top: int) -> Candidates:
+        """Block by block, so that mapped vectors are never all in memory."""
+        best = Candidates(np.empty((len(z_BD), 0), np.int64), np.empty((len(z_BD), 0), np.float32))
+        for start in range(0, len(self), _BLOCK):
+            block_ND = self._place(self.vectors_ND[start : start + _BLOCK])
+            cosines_BK, rows_BK = faiss.knn(z_BD, block_ND, min(top, len(block_ND)), metric=faiss.METRIC_INNER_PRODUCT)
+            best = _keep_best(
+                np.concatenate([best.identities_BK, start + rows_BK], axis=1),
+                np.concatenate([best.scores_BK, cosines_BK], axis=1),
+                top,
+            )
+        return best
+
+    @torch.inference_mode()
+    def _place(self, frozen_KD: NDArray[np.floating[Any]]) -> Floats:
+        """The h of these rows."""
+        rows_KD = np.ascontiguousarray(frozen_KD, np.float32)
+        if not self.heads.map_width:
+            return rows_KD
+        placed_KD: Floats = self.heads.place(torch.tensor(rows_KD, device=self.device)).cpu().numpy()
+        return placed_KD
+
+
+def _keep_best(identities_BK: NDArray[np.int64], scores_BK: Floats, top: int) -> Candidates:
+    """The candidates of the largest scores, in their order; of equal ones those that come first."""
+    order_BK = np.argsort(-scores_BK, axis=1, kind="stable")[:, :top]
+    return Candidates(
+        np.take_along_axis(identities_BK, order_BK, axis=1), np.take_along_axis(scores_BK, order_BK, axis=1)
+    )

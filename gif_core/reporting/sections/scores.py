@@ -1,0 +1,172 @@
+"""What the report shows of evaluation: every set, published figures beside it, and the worst errors."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gif_core.artifacts import Artifact
+from gif_core.protocols.scores import SCORES_FILE, read_identification, read_scores
+from gif_core.reporting import plots as figures
+from gif_core.reporting.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
+from gif_core.reporting.sections.tables import count_people, describe_encoder, read_curves
+from gif_core.runtime.formatting import decimal, figure_name, flag_words, percent, plain_name, set_name, thousands
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+Inputs = Mapping[StageName, Artifact]
+Shown = dict[str, Any]
+KINDS: Final = {
+    "held_out": "Pairs of people who were held out: neither the codes nor the model have seen them",
+    "bin": "Pairs of a verification file",
+    "lfw": "LFW's own pairs",
+    "parquet": "Pairs of a table",
+    "ijb": "Templates of IJB, 1:1 and, where there are galleries, 1:N",
+    "synthetic_bin": "Pairs of drawn people who are in no other data",
+    "synthetic_ijb": "Templates of drawn people who are in no other data, in the files of IJB-C",
+}
+COUNTED: Final = {"same": "of them of one person"}
+TEMPLATES: Final = ("ijb", "synthetic_ijb")
+HEADLINES: Final = ("accuracy", "tar_at_far_0.0001")
+
+
+def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
+    """Every set with its protocol, flags and figures, or with the reason why it has none."""
+    evaluation = inputs["evaluation"]
+    notes = {"encoder": describe_encoder(config), "model": f"{config.training.backbone}, head {config.training.head}"}
+    sets = _read_sets(evaluation)
+    return {
+        "sets": [_show_set(evaluation, title, found) for title, found in sets.items()],
+        "notes": notes,
+        "identification": _show_identification(evaluation),
+    }
+
+
+def show_published(config: RunConfig, inputs: Inputs) -> Shown:
+    """This run's figures on public benchmarks, above those of the paper and its peers."""
+    people = [count_people(inputs["ingestion"], split)["identities"] for split in ("identities", "held_out")]
+    trained_on = training_set_of(people[0]) or training_set_of(sum(people))
+    own = _benchmark_figures(inputs["evaluation"])
+    rows = [{"about": row, "cells": _cells(row.by_benchmark())} for row in FIGURES]
+    return {
+        "benchmarks": BENCHMARKS,
+        "own": _cells(own) if own else None,
+        "backbone": config.training.backbone,
+        "head": config.training.head,
+        "trained_on": trained_on,
+        "identities": people[0],
+        "rows": rows,
+    }
+
+
+def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
+    """The most confident false matches and misses of each set, both images of a pair."""
+    table = pq.read_table(inputs["evaluation"].path("errors.parquet"))
+    groups = []
+    for title in table["set"].unique().to_pylist():
+        rows = table.filter(pc.equal(table["set"], title)).to_pylist()
+        kinds = {False: "False matches", True: "Misses"}
+        shown = {words: [_show_error(row) for row in rows if row["same"] is same] for same, words in kinds.items()}
+        groups.append({"title": set_name(title), "threshold": rows[0]["threshold"], "kinds": shown})
+    sets = _read_sets(inputs["evaluation"]).values()
+    return {
+        "groups": groups,
+        "pairs": any("accuracy" in found["subjects"].get("model", {}) for found in sets),
+        "templates": any(found["kind"] in TEMPLATES for found in sets),
+    }
+
+
+def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:
+    """Set, figure and value of the model's main figure on each set."""
+    for title, found in _read_sets(evaluation).items():
+        scores = found["subjects"].get("model", {})
+        for figure in HEADLINES:
+            if figure in scores:
+                yield set_name(title), figure_name(figure), scores[figure]
+                break
+
+
+def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Shown:
+    counts = {name: value for name, value in found.items() if isinstance(value, int) and not isinstance(value, bool)}
+    shown = {
+        "title": set_name(title),
+        "about": KINDS.get(found["kind"], plain_name(found["kind"])),
+        "protocol": found["protocol"],
+        "flags": flag_words(found["flags"]),
+        "own_flags": {subject: ", ".join(flag_words(own)) for subject, own in found.get("subject_flags", {}).items()},
+        "counts": [f"{thousands(value)} {COUNTED.get(name, name)}" for name, value in counts.items()],
+        "undefined": found.get("undefined"),
+        "tables": list(_tables(found["subjects"])),
+    }
+    return shown | {"roc": _draw_roc(evaluation, title), "cmc": _draw_cmc(evaluation, title)}
+
+
+def _tables(subjects: Mapping[str, Mapping[str, float]]) -> Iterator[Shown]:
+    """Verification and identification are two tables; neither is there without figures."""
+    names = list(dict.fromkeys(name for scores in subjects.values() for name in scores if not name.endswith("_std")))
+    ranked = [name for name in names if name.startswith(("tpir", "fnir", "rank"))]
+    for caption, columns in (("", [name for name in names if name not in ranked]), ("1:N", ranked)):
+        rows = {subject: [_write_figure(scores, name) for name in columns] for subject, scores in subjects.items()}
+        if columns:
+            yield {"caption": caption, "columns": [figure_name(name) for name in columns], "rows": rows}
+
+
+def _write_figure(scores: Mapping[str, float], name: str) -> str:
+    if name not in scores:
+        return "–"
+    if name == "threshold":
+        return decimal(scores[name], 2)
+    spread = scores.get(f"{name}_std")
+    return percent(scores[name]) + (f" ± {percent(spread)}" if spread is not None else "")
+
+
+def _draw_roc(evaluation: Artifact, title: str) -> Any:
+    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar", [("set", "=", title)])
+    return figures.draw_roc({plain_name(subject): curve for subject, curve in curves.items()}) if curves else None
+
+
+def _draw_cmc(evaluation: Artifact, title: str) -> Any:
+    curves = read_curves(evaluation.path("cmc.parquet"), "subject", "rank", "share", [("set", "=", title)])
+    return figures.draw_cmc({plain_name(subject): curve for subject, curve in curves.items()}) if curves else None
+
+
+def _show_error(row: Mapping[str, Any]) -> Shown:
+    images = [f"data:image/jpeg;base64,{base64.b64encode(row[f'{side}_image']).decode()}" for side in ("left", "right")]
+    return {"images": images, "distance": row["distance"], "rows": (row["left"], row["right"])}
+
+
+def _show_identification(evaluation: Artifact) -> Shown | None:
+    """Each way of finding people among the enrolled with its figures, when the artifact has them."""
+    found = read_identification(evaluation)
+    if found is None:
+        return None
+    ways = found["subjects"]
+    names = [name for name in next(iter(ways.values()), {}) if name.startswith(("rank_", "fnir_"))]
+    return {
+        "names": [figure_name(name) for name in names],
+        "rows": {way: [percent(figures[name]) for name in names] for way, figures in ways.items()},
+        "about": found,
+        "undefined": found.get("undefined"),
+    }
+
+
+def _benchmark_figures(evaluation: Artifact) -> dict[str, float]:
+    """The model's figures by public benchmark; of several sets of one benchmark the first counts."""
+    own: dict[str, float] = {}
+    for title, found in _read_sets(evaluation).items():
+        benchmark = benchmark_of(found["kind"], title)
+        scores = found["subjects"].get("model", {})
+        value = scores.get("tar_at_far_0.0001" if str(benchmark).startswith("IJB") else "accuracy")
+        if benchmark and value is not None:
+            own.setdefault(benchmark, value)
+    return own
+
+
+def _cells(shares: Mapping[str, float]) -> list[str]:
+    return [percent(shares[name]) if name in shares else "–" for name in BENCHMARKS]
+
+
+def _read_sets(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:
+    return read_scores(evaluation.path(SCORES_FILE))

@@ -1,0 +1,107 @@
+"""What the report shows of training: the curves that its head has, and what heads cost."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from gif_core.artifacts import Artifact
+from gif_core.reporting import plots as figures
+from gif_core.reporting.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
+from gif_core.reporting.plots import Curve
+from gif_core.reporting.sections.tables import read_curves
+from gif_core.runtime.formatting import decimal, duration, percent, thousands
+from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+Inputs = Mapping[StageName, Artifact]
+Shown = dict[str, Any]
+TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
+    "loss": ("total loss", decimal),
+    "code_accuracy": ("whole codes predicted right", percent),
+    "accuracy": ("identities predicted right", percent),
+    "alignment": ("alignment z·h", decimal),
+    "verification_accuracy": ("of pairs of unseen people verified right", percent),
+    "images_per_second": ("images per second", thousands),
+}
+"""Headline figures, those of them that a training has, and how they are written."""
+UNSEEN: Final = "verification_accuracy"
+LOSSES: Final = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
+IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(64e6), 25))
+
+
+def show_training(config: RunConfig, inputs: Inputs) -> Shown:
+    """Headline figures and curves, whatever the head."""
+    manifest = inputs["training"].manifest
+    curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
+    tiles = [
+        (write(manifest.metrics[name]), words) for name, (words, write) in TILES.items() if name in manifest.metrics
+    ]
+    return {
+        "steps": manifest.metrics["steps"],
+        "skipped": round(float(curves["skipped"].y.sum())) if "skipped" in curves else 0,
+        "head": config.training.head,
+        "backbone": config.training.backbone,
+        "gamma": config.training.gamma,
+        "code_weight": config.training.code_weight,
+        "tiles": [*tiles, (duration(manifest.seconds), "for the training")],
+        "plots": list(_draw_plots(curves)),
+    }
+
+
+def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
+    """Memory of a step of three kinds of heads against the number of identities, computed, with this run on it."""
+    codes = inputs["tokenization"].manifest.metrics
+    dim = code_dimension(inputs["separation"].manifest, inputs["embedding"].manifest)
+    shape, here = CodeShape(int(codes["length"]), int(codes["range"])), int(codes["identities"])
+    size = size_of_head(config.training, here, shape, dim)
+    identities = sorted({*IDENTITIES, max(here, 2)})
+    curves = memory_curves(config.training, config.tokenization, dim, identities)
+    point = (here, size.step_bytes(config.training))
+    return {
+        "parameters": size.parameters,
+        "rows_parameters": size_of_rows(here, dim).parameters,
+        "codes_parameters": size_of_tokens(config.training, shape, dim).parameters,
+        "dim": dim,
+        "batch": config.training.batch_size,
+        "optimizer": config.training.optimizer,
+        "bytes": point[1],
+        "figure": figures.draw_head_cost(identities, curves, point),
+    }
+
+
+def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:
+    """A figure for each kind of curve that there is."""
+    if losses := _rename(curves, LOSSES):
+        parts = "The total, and its two parts before they are weighted." if len(losses) > 1 else "Over the steps."
+        yield _plot("losses", figures.draw_curves(losses, "Loss"), "Loss", parts)
+    tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
+    whole = {"code_accuracy": "Whole code", "accuracy": "Identity"}
+    if right := _rename(curves, tokens | whole):
+        words = "each token alone and the whole code" if tokens else "the identity among all that take part in a step"
+        title = "Accuracy of the tokens" if tokens else "Accuracy"
+        figure = figures.draw_curves(right, "Images predicted right", share=True)
+        yield _plot("accuracies", figure, title, f"On training images: {words}.")
+    cosines = {"alignment": "z·h", "cosine": "z·w"}
+    if shown := _rename(curves, cosines):
+        vector = "code vector h, where the learned map puts it if there is one"
+        what = vector if "alignment" in curves else "row w of its identity"
+        yield _plot("alignment", figures.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
+    names = {name: name.partition("/")[2] or "Held-out people" for name in curves if name.startswith(UNSEEN)}
+    if shown := _rename(curves, names):
+        figure = figures.draw_points(shown, "Pairs verified right")
+        yield _plot("unseen", figure, "Verification of unseen people", "After every epoch, on a sample of their pairs.")
+    if shown := _rename(curves, {"images_per_second": "Speed"}):
+        figure = figures.draw_curves(shown, "Images per second")
+        yield _plot("speed", figure, "Speed", "Images per second, the wait for images included.")
+    if shown := _rename(curves, {"gradient_norm": "Norm"}):
+        yield _plot("gradient", figures.draw_curves(shown, "Norm"), "Gradient", "Its norm, before it is clipped.")
+
+
+def _plot(name: str, figure: Any, title: str, explanation: str) -> Shown:
+    return {"name": name, "figure": figure, "title": title, "explanation": explanation}
+
+
+def _rename(curves: Mapping[str, Curve], names: Mapping[str, str]) -> dict[str, Curve]:
+    return {shown: curves[name] for name, shown in names.items() if name in curves}

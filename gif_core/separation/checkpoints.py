@@ -1,0 +1,78 @@
+"""Checkpoints of a separation: the vectors in a safetensors file, the figures so far in a JSON that names it."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from gif_core.runtime.matrices import create_matrix, map_matrix
+from gif_core.runtime.sharded_rows import Rows
+
+if TYPE_CHECKING:
+    from gif_core.separation.descent import SeparationStep
+
+STATE: Final = "state.json"
+NAME: Final = "code_vectors"
+
+
+class Checkpoints:
+    """The newest state of a run in a folder that its processes share; older ones are removed."""
+
+    def __init__(self, folder: Path, *, seconds: float = 60.0) -> None:
+        """A state is written when the last one is older than `seconds`."""
+        self.folder, self.seconds, self.last = folder, seconds, time.monotonic()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def load(self, rows: Rows) -> list[dict[str, Any]]:
+        """Bring the rows to where the run was, and give the figures of its epochs; none when there is no state."""
+        try:
+            state = json.loads((self.folder / STATE).read_text())
+        except FileNotFoundError:
+            return []
+        stored = map_matrix(self.folder / state["file"], NAME)[rows.first : rows.first + len(rows.local)]
+        rows.local.copy_(torch.from_numpy(stored))
+        steps: list[dict[str, Any]] = state["steps"]
+        return steps
+
+    def save_if_due(self, rows: Rows, steps: Sequence["SeparationStep"]) -> None:
+        """Write the state of the last of these steps; the JSON comes last and makes it count."""
+        if not rows.agree(time.monotonic() - self.last >= self.seconds):
+            return
+        name = f"epoch-{steps[-1].epoch:06d}.safetensors"
+        self._write_rows(rows, self.folder / name)
+        if rows.leads:
+            _replace(self.folder / STATE, json.dumps({"file": name, "steps": [asdict(step) for step in steps]}))
+            for old in self.folder.glob("epoch-*.safetensors"):
+                if old.name != name:
+                    old.unlink()
+        self.last = time.monotonic()
+
+    def _write_rows(self, rows: Rows, path: Path) -> None:
+        """Every process writes its own range of one file."""
+        if rows.leads:
+            create_matrix(path, NAME, rows.total, rows.local.shape[1])
+        rows.wait()
+        write_rows(rows, path, NAME)
+
+
+def write_rows(rows: Rows, path: Path, name: str) -> None:
+    """Put this process's rows into a matrix file that is there already; at the end all processes have done so."""
+    matrix = map_matrix(path, name, writable=True)
+    matrix[rows.first : rows.first + len(rows.local)] = rows.local.cpu().numpy()
+    matrix.flush()
+    rows.wait()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that readers see whole or not at all."""
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)

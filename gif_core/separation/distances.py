@@ -1,0 +1,57 @@
+"""How far apart vectors are: min, mean and max cosine distance over all pairs (the paper's Figure 4), and how many."""
+
+# Shapes: N vectors, D dimensions, P pairs, T bins.
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gif_core.runtime.sharded_rows import Rows, unit_rows
+from gif_core.separation.potential import BLOCK, mean_cosine, pair_cosines
+
+BINS: Final = 200
+"""Equal bins of cosine distance over [0, 2]."""
+
+
+@dataclass(frozen=True)
+class SeparationScores:
+    """Pairwise cosine distance over all pairs."""
+
+    min: float
+    mean: float
+    max: float
+
+
+def separation_scores(vectors_ND: Tensor, block: int = BLOCK) -> SeparationScores:
+    """Min, mean and max cosine distance over all pairs of any vectors, exact, by blocks."""
+    return measure_distances(vectors_ND, block)[0]
+
+
+def measure_distances(vectors_ND: Tensor, block: int = BLOCK) -> tuple[SeparationScores, NDArray[np.int64]]:
+    """The scores, and the number of pairs in each bin of distance."""
+    vectors_ND = unit_rows(vectors_ND)
+    if len(vectors_ND) < 2:
+        raise ValueError(f"{len(vectors_ND)} vectors have no pair")
+    smallest, largest = 1.0, -1.0
+    counts_T = np.zeros(BINS, np.int64)
+    for cosine_P in pair_cosines(vectors_ND, block):
+        low, high = torch.aminmax(cosine_P)
+        smallest, largest = min(smallest, float(low)), max(largest, float(high))
+        counts_T += _count(cosine_P)
+    mean = 1 - mean_cosine(Rows(vectors_ND))
+    return SeparationScores(max(1 - largest, 0.0), mean, min(1 - smallest, 2.0)), counts_T
+
+
+def bin_edges() -> NDArray[np.float64]:
+    """The left edge of every bin."""
+    return np.linspace(0, 2, BINS + 1)[:-1]
+
+
+def _count(cosine_P: Tensor) -> NDArray[np.int64]:
+    """Pairs per bin; rounding may put a cosine just outside [-1, 1]."""
+    bin_P = ((1 - cosine_P) * (BINS / 2)).clamp_(0, BINS - 1).to(torch.int32)
+    return torch.bincount(bin_P, minlength=BINS).cpu().numpy()

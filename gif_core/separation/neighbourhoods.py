@@ -1,0 +1,130 @@
+"""How much of the vectors' relations at the start is still there: nearest neighbours, and ranks of similarities."""
+
+# Shapes: N vectors, D dimensions, B rows of a batch, M rows of a chunk, K neighbours, P pairs.
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gif_core.runtime.sharded_rows import Rows
+
+NEIGHBOURS: Final = 10
+NEIGHBOUR_ROWS: Final = 2000
+"""The neighbourhood kept is measured on so many rows, against everybody."""
+RANKED_PAIRS: Final = 10_000
+"""Pairs whose similarities are ranked."""
+SEARCH_CHUNK: Final = 4096
+_ROWS, _PAIRS = range(1, 3)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What of the start is still there."""
+
+    neighbours: float
+    """Share of the 10 nearest neighbours at the start that are so still."""
+    spearman: float
+    """Rank correlation of the similarities of sampled pairs, then and now."""
+
+
+class Neighbourhoods:
+    """The relations of some rows at the start, to compare with later."""
+
+    def __init__(self, rows: Rows, *, seed: int) -> None:
+        """Remember the neighbours of sampled rows and the similarities of sampled pairs."""
+        self.sample_B = sample(rows.total, NEIGHBOUR_ROWS, [seed, _ROWS])
+        self.pairs_2P = sample_pairs(rows.total, RANKED_PAIRS, [seed, _PAIRS])
+        self.nearest_BK = nearest(rows, self.sample_B, NEIGHBOURS)
+        self.similarity_P = similarities(rows, self.pairs_2P)
+
+    def kept(self, rows: Rows) -> Kept:
+        """Compare with the rows as they are now."""
+        now_BK = nearest(rows, self.sample_B, NEIGHBOURS)
+        return Kept(overlap(self.nearest_BK, now_BK), spearman(self.similarity_P, similarities(rows, self.pairs_2P)))
+
+
+def nearest(rows: Rows, batch_B: Tensor, neighbours: int) -> Tensor:
+    """Numbers of the nearest other vectors of some rows, the nearest first; exact, by chunks."""
+    neighbours = min(neighbours, rows.total - 1)
+    batch_BD, batch_B = rows.take(batch_B), batch_B.to(rows.device)
+    best_BK = batch_BD.new_full((len(batch_B), neighbours), -torch.inf)
+    index_BK = batch_B.new_zeros((len(batch_B), neighbours))
+    for start, chunk_MD in rows.chunks(SEARCH_CHUNK):
+        cosine_BM = batch_BD @ chunk_MD.T
+        column_M = torch.arange(start, start + len(chunk_MD), device=rows.device)
+        cosine_BM.masked_fill_(column_M == batch_B[:, None], -torch.inf)
+        found_BK, place_BK = cosine_BM.topk(min(neighbours, len(chunk_MD)), dim=1)
+        best_BK, index_BK = _best(
+            torch.cat([best_BK, found_BK], 1), torch.cat([index_BK, place_BK + start], 1), neighbours
+        )
+    return _best(rows.join(best_BK), rows.join(index_BK), neighbours)[1]
+
+
+def nearest_of_all(rows: Rows, neighbours: int, batch_size: int) -> Rows:
+    """The nearest other vectors of every row."""
+    found = rows.like(min(neighbours, rows.total - 1), torch.int64)
+    for batch_B in torch.split(torch.arange(rows.total), batch_size):
+        found.put(batch_B, nearest(rows, batch_B, neighbours))
+    return found
+
+
+def overlap(before_BK: Tensor, after_BK: Tensor) -> float:
+    """Share of the first indices that are among the second, row by row; 1 when there are none."""
+    if not before_BK.shape[1]:
+        return 1.0
+    return float((before_BK[:, :, None] == after_BK[:, None, :]).any(dim=2).double().mean())
+
+
+def similarities(rows: Rows, pairs_2P: Tensor) -> NDArray[np.float64]:
+    """Cosines of pairs of rows."""
+    cosine_P = (rows.take(pairs_2P[0]) * rows.take(pairs_2P[1])).sum(dim=1)
+    return cosine_P.double().cpu().numpy()
+
+
+def spearman(before_P: NDArray[np.float64], after_P: NDArray[np.float64]) -> float:
+    """Correlation of ranks; 1 when there is no order that could be lost."""
+    if len(before_P) < 2 or before_P.std() == 0:
+        return 1.0
+    if after_P.std() == 0:
+        return 0.0
+    return float(np.corrcoef(_ranks(before_P), _ranks(after_P))[0, 1])
+
+
+def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGHBOURS, seed: int = 0) -> float:
+    """Share of each vector's nearest neighbours at the start that are still so now, over sampled rows."""
+    if start_ND.shape != now_ND.shape:
+        raise ValueError(f"shapes differ: {tuple(start_ND.shape)} and {tuple(now_ND.shape)}")
+    rows_B = sample(len(start_ND), NEIGHBOUR_ROWS, [seed, _ROWS])
+    return overlap(nearest(Rows(start_ND), rows_B, neighbours), nearest(Rows(now_ND), rows_B, neighbours))
+
+
+def sample(population: int, size: int, seeds: list[int]) -> Tensor:
+    """Sorted indices of a fixed random sample, or of everybody when there are no more."""
+    chosen_B = np.random.default_rng(seeds).choice(population, min(size, population), replace=False)
+    return torch.from_numpy(np.sort(chosen_B))
+
+
+def sample_pairs(population: int, size: int, seeds: list[int]) -> Tensor:
+    """Pairs of different indices, drawn with replacement; none when there is only one vector."""
+    if population < 2:
+        return torch.zeros((2, 0), dtype=torch.int64)
+    rng = np.random.default_rng(seeds)
+    first_P = rng.integers(population, size=size)
+    second_P = (first_P + rng.integers(1, population, size=size)) % population
+    return torch.from_numpy(np.stack([first_P, second_P]))
+
+
+def _best(values_BP: Tensor, names_BP: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    best_BK, place_BK = values_BP.topk(count, dim=1)
+    return best_BK, names_BP.gather(1, place_BK)
+
+
+def _ranks(values_P: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of each value in their order; equal ones share the mean of theirs."""
+    _, place_P, counts = np.unique(values_P, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place_P]
+    return ranks

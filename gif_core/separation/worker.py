@@ -1,0 +1,90 @@
+"""Separation from files to files: in the calling process, or as one of several under torchrun.
+
+python -m torch.distributed.run --nproc-per-node 2 -m gif_core.separation.worker job.json
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gif_core.runtime.devices import pick_device
+from gif_core.runtime.matrices import Matrix, map_matrix
+from gif_core.runtime.process_group import join_processes, leave_processes
+from gif_core.runtime.sharded_rows import CHUNK, Rows, own_range, unit_rows
+from gif_core.runtime.workers import end_with_parent
+from gif_core.separation.checkpoints import NAME, Checkpoints, write_rows
+from gif_core.separation.descent import SeparationStep, separate
+from schemas.separation import SeparationJob
+
+VECTORS = "vectors"
+
+
+def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Iterator[SeparationStep]:
+    """Separate this process's range of the vectors; at the end the result file is filled."""
+    rows = open_rows(job, rank, processes)
+    checkpoints = Checkpoints(Path(job.checkpoints), seconds=job.checkpoint_seconds)
+    yield from separate(rows, job.config, seed=job.seed, fixed=job.fixed, checkpoints=checkpoints)
+    write_rows(rows, Path(job.result), NAME)
+
+
+def open_rows(job: SeparationJob, rank: int, processes: int) -> Rows:
+    """Unit rows on the device if they fit there; else in the mapped result file, and streamed to the device."""
+    device = _own_device(job.device)
+    start = map_matrix(Path(job.vectors), VECTORS)
+    first, end = own_range(len(start), rank, processes)
+    if fits((end - first) * start.shape[1] * 4 * processes, device):
+        local = torch.empty((end - first, start.shape[1]), device=device)
+    else:
+        local = torch.from_numpy(map_matrix(Path(job.result), NAME, writable=True)[first:end])
+    _copy_unit(start, local, first)
+    return Rows(local, first=first, total=len(start), device=device)
+
+
+def fits(size: int, device: torch.device) -> bool:
+    """Whether so many bytes leave room for the work itself."""
+    if device.type == "cuda":
+        return size < 0.8 * torch.cuda.mem_get_info(device)[0]
+    return size < 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """One process under torchrun; the first tells the steps, a line of JSON each."""
+    end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    job = SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())
+    try:
+        group = join_processes(job.device)
+        for step in run_job(job, group.rank, group.size):
+            if group.leads:
+                sys.stdout.write(json.dumps(asdict(step)) + "\n")
+                sys.stdout.flush()
+    finally:
+        leave_processes()
+
+
+def _own_device(name: str) -> torch.device:
+    """Each process of a machine has a GPU of its own, whose products run in TF32 with sums in float32."""
+    device = pick_device(name)
+    if device.type != "cuda":
+        return device
+    torch.set_float32_matmul_precision("high")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def _copy_unit(start: Matrix, local: Tensor, first: int) -> None:
+    for begin in range(0, len(local), CHUNK):
+        chunk_MD = torch.from_numpy(start[first + begin : first + begin + min(CHUNK, len(local) - begin)])
+        local[begin : begin + len(chunk_MD)] = unit_rows(chunk_MD, first + begin).to(local.device)
+
+
+if __name__ == "__main__":
+    main()

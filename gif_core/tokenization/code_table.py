@@ -1,0 +1,157 @@
+"""The identity-to-code table: one DuckDB file that anyone can query, and its codes as Parquet.
+
+Shapes: N identities, L code length, P prefixes of a level.
+"""
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gif_core.tokenization.codes import pack_codes, unpack_codes
+from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes
+from schemas.errors import GifError
+
+FORMAT_VERSION = 1
+DUCKDB_FILE = "codes.duckdb"
+PARQUET_FILE = "codes.parquet"
+REMEDY = "make the codes again with 'gif run --from embedding' on these faces"
+
+
+def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table) -> None:
+    """Write `codes`, `nodes` and `meta`, after checking that every code is valid and unique.
+
+    `identities` has identity_id (0 to N-1, in order), label and num_samples; row i has code i. `leaf` numbers the
+    codes in lexicographic order, from 0 to v^l - 1.
+    """
+    check_codes(codes_NL, shape)
+    _check_identities(identities, len(codes_NL))
+    packed_N = pack_codes(codes_NL, shape)
+    codes = _codes_table(codes_NL, packed_N, identities)
+    meta = {
+        "format_version": FORMAT_VERSION,
+        "length": shape.length,
+        "range": shape.range,
+        "identities": len(codes_NL),
+    }
+    tables = {
+        "codes": codes,
+        "nodes": _nodes_table(packed_N, shape),
+        "meta": pa.table({"key": list(meta), "value": [str(value) for value in meta.values()]}),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(codes, folder / PARQUET_FILE)
+    _write_duckdb(folder / DUCKDB_FILE, tables)
+
+
+def read_codes(path: Path) -> tuple[Codes, CodeShape]:
+    """The codes in identity order and their shape, from a `codes.duckdb` opened read-only."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no code table at {path}")
+    with duckdb.connect(path, read_only=True) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        codes: pa.Table = connection.sql("SELECT code FROM codes ORDER BY identity_id").to_arrow_table()
+    if meta.get("format_version") != str(FORMAT_VERSION):
+        raise ValueError(f"{path} has format {meta.get('format_version')}, this reads {FORMAT_VERSION}")
+    shape = CodeShape(int(meta["length"]), int(meta["range"]))
+    tokens = codes["code"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
+    if len(codes) != int(meta["identities"]) or len(tokens) != len(codes) * shape.length:
+        raise ValueError(f"{path} has {len(codes)} codes, {len(tokens)} tokens; its meta says {meta}")
+    return tokens.reshape(len(codes), shape.length), shape
+
+
+def read_shape(path: Path) -> CodeShape:
+    """Length and range of the codes in a `codes.duckdb`."""
+    with duckdb.connect(path, read_only=True) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    return CodeShape(int(meta["length"]), int(meta["range"]))
+
+
+def check_identities(codes: Path, identities: Path, *, more: bool = False) -> None:
+    """Refuse codes of other people than these: row i of `codes.parquet` must be identity i of `identities.parquet`.
+
+    With `more` there may be people after those who have codes.
+    """
+    has, wanted = (pq.read_table(path, columns=["identity_id", "label"]) for path in (codes, identities))
+    wanted = wanted.slice(0, len(has)) if more else wanted
+    if len(has) != len(wanted):
+        raise GifError(f"there are codes of {len(has):,} identities and faces of {len(wanted):,}: {REMEDY}")
+    differ = pc.or_(*(pc.not_equal(has[name], wanted[name].cast(has[name].type)) for name in has.column_names))
+    if (row := pc.index(differ, True).as_py()) >= 0:
+        known, given = (f"{table['identity_id'][row]} ({table['label'][row]})" for table in (has, wanted))
+        raise GifError(f"the codes are those of other people: identity {known} where the faces have {given}: {REMEDY}")
+
+
+def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:
+    """A new database with these tables, in the order of their rows, on one thread."""
+    path.unlink(missing_ok=True)
+    with duckdb.connect(path, config={"threads": 1}) as connection:
+        for name, table in tables.items():
+            connection.register("incoming", table)
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM incoming")
+            connection.unregister("incoming")
+        connection.execute("CHECKPOINT")
+
+
+def _codes_table(codes_NL: Codes, packed_N: npt.NDArray[np.int64], identities: pa.Table) -> pa.Table:
+    """One row an identity: who it is, its code as a list, its tokens as columns c1 to cl, and the code's number.
+
+    Rows stay in the order of ids, and there is no primary key: both look-ups are then quick, and the file small.
+    """
+    tokens = {f"c{place + 1}": pa.array(token_N, pa.int32()) for place, token_N in enumerate(codes_NL.T)}
+    columns = {
+        "identity_id": identities["identity_id"].cast(pa.int64()),
+        "label": identities["label"].cast(pa.string()),
+        "num_samples": identities["num_samples"].cast(pa.int32()),
+        "code": _as_lists(codes_NL),
+    }
+    return pa.table(columns | tokens | {"leaf": pa.array(packed_N, pa.int64())})
+
+
+def _nodes_table(packed_N: npt.NDArray[np.int64], shape: CodeShape) -> pa.Table:
+    """One row a node of the code tree, level 0 (the root) to l-1, from the codes' numbers; the root has no parent."""
+    packed_N = np.sort(packed_N)
+    levels = []
+    for level in range(shape.length):
+        prefix_P, size_P = _count_runs(packed_N // shape.capacity(level))
+        prefix_PL = unpack_codes(prefix_P, CodeShape(level, shape.range))
+        count = len(prefix_P)
+        parents = _as_lists(prefix_PL[:, :-1]) if level else pa.nulls(count, pa.list_(pa.int32()))
+        levels.append(
+            pa.table(
+                {
+                    "level": pa.array(np.full(count, level), pa.int32()),
+                    "prefix": _as_lists(prefix_PL),
+                    "size": pa.array(size_P, pa.int64()),
+                    "capacity": pa.array(np.full(count, shape.capacity(level)), pa.int64()),
+                    "parent": parents,
+                }
+            )
+        )
+    return pa.concat_tables(levels)
+
+
+def _count_runs(sorted_N: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct values of a sorted array and how often each occurs."""
+    first_P = np.flatnonzero(np.diff(sorted_N, prepend=-1))
+    return sorted_N[first_P], np.diff(first_P, append=len(sorted_N))
+
+
+def _as_lists(tokens_NL: npt.NDArray[np.integer]) -> pa.ListArray:
+    """Each row as one list of 32-bit integers."""
+    num_rows, length = tokens_NL.shape
+    offsets = pa.array(np.arange(num_rows + 1) * length, pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(tokens_NL.reshape(-1), pa.int32()))
+
+
+def _check_identities(identities: pa.Table, num_codes: int) -> None:
+    missing = {"identity_id", "label", "num_samples"} - set(identities.column_names)
+    if missing:
+        raise ValueError(f"the table of identities lacks {', '.join(sorted(missing))}")
+    ids_N = identities["identity_id"].to_numpy()
+    if not np.array_equal(ids_N, np.arange(num_codes)):
+        raise ValueError(f"identity_id must count from 0 to {num_codes - 1} in order, one for each code")

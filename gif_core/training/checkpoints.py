@@ -1,0 +1,202 @@
+"""The state of a training as files, and back: on as many processes as before, or on another number.
+
+What every process has alike is written by the first one. A head that is shared out has rows of its own in each process;
+each writes its rows with the number of the first, and whoever resumes reads those that are now its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints
+from gif_core.runtime.process_group import ProcessGroup
+from schemas.artifacts import StoredFile
+from schemas.errors import GifError
+
+if TYPE_CHECKING:
+    from gif_core.heads.base import Head
+    from gif_core.training.step import TrainingState
+    from gif_core.training.trainer import TrainingReport
+
+BACKBONE: Final = "backbone.safetensors"
+HEAD: Final = "head.safetensors"
+OPTIMIZER: Final = "optimizer.safetensors"
+ROWS: Final = "rows-"
+FIRST_ROW: Final = "first_row"
+SIGN: Final = "sign"
+WEIGHT: Final = "weight_MD"
+"""The rows that a head with one for each identity learns; whatever else has such rows is for the optimizer."""
+
+
+def save_state(
+    state: "TrainingState",
+    reports: Sequence["TrainingReport"],
+    checkpoints: Checkpoints,
+    group: ProcessGroup,
+    *,
+    steps: int,
+) -> None:
+    """Write a checkpoint of a training of so many steps; it counts when every process has written its part."""
+    (folder, *_) = group.gather(checkpoints.new_folder(state.step) if group.leads else None)
+    written = group.gather([file.model_dump() for file in _write_files(state, checkpoints, folder, group)])
+    if group.leads:
+        files = [StoredFile.model_validate(file) for share in written for file in share]
+        values = {
+            "steps": steps,
+            "reports": [asdict(report) for report in reports],
+            "scaler": state.scaler.state_dict(),
+        }
+        checkpoints.commit(folder, state.step, files, values)
+
+
+def check_shared(checkpoints: Checkpoints, group: ProcessGroup) -> None:
+    """Refuse a store that is another one for each machine: no checkpoint there would have all its parts."""
+    if group.size == 1:
+        return
+    (folder, *_) = group.gather(_leave_sign(checkpoints) if group.leads else None)
+    seen = group.gather(any(checkpoints.storage.find(folder)))
+    if group.leads:
+        checkpoints.storage.remove(folder)
+    if not all(seen):
+        raise GifError(
+            "not every machine sees what the first one writes to the store: give all of them one that they share, "
+            "such as store: s3://bucket/prefix or a folder that is mounted on each, or train on one machine "
+            "(execution.nodes: 1)"
+        )
+
+
+def _leave_sign(checkpoints: Checkpoints) -> str:
+    folder = checkpoints.new_folder(0)
+    checkpoints.storage.create(f"{folder}/{SIGN}", b"")
+    return folder
+
+
+def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """Bring the training to where it was, and give the reports of its steps."""
+    state.model.load_state_dict(load_tensors(checkpoint, BACKBONE))
+    head, optimizer = load_tensors(checkpoint, HEAD), load_tensors(checkpoint, OPTIMIZER)
+    if state.head.sharded:
+        rows = read_rows([checkpoint.path(name) for name in checkpoint.names(ROWS)], *state.head.row_range)
+        head |= {name.removeprefix(HEAD): rows[name] for name in rows if name.startswith(HEAD)}
+        optimizer |= {name.removeprefix(OPTIMIZER): rows[name] for name in rows if name.startswith(OPTIMIZER)}
+    state.head.load_state_dict(head)
+    _load_optimizer(state, optimizer)
+    state.scaler.load_state_dict(checkpoint.state.values["scaler"])
+    state.step = checkpoint.state.step
+    reports: list[dict[str, Any]] = checkpoint.state.values["reports"]
+    return reports
+
+
+def load_weights(state: "TrainingState", backbone: Path, head: Path | None) -> None:
+    """Begin with the weights of another training, and with a fresh optimizer.
+
+    A head with a row for each identity takes the rows of the people it knows; those of new people stay as drawn.
+    """
+    _fill(state.model, load_file(backbone), "the backbone")
+    if head is not None and state.head.sharded:
+        _fill_rows(state.head, head)
+    elif head is not None:
+        _fill(state.head, load_file(head), "the head")
+
+
+def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
+    own = module.state_dict()
+    unlike = sorted(name for name in own.keys() | tensors.keys() if _shape(own.get(name)) != _shape(tensors.get(name)))
+    if unlike:
+        raise GifError(
+            f"{what} of the model to start from is another: {', '.join(unlike[:3])} do not fit; train it anew, "
+            "without training.start_from, or with the settings of that model"
+        )
+    module.load_state_dict(tensors)
+
+
+def _fill_rows(head: "Head", path: Path) -> None:
+    first, end = head.row_range
+    with safe_open(path, framework="pt") as file:
+        stored = file.get_slice(WEIGHT)
+        known = min(end, stored.get_shape()[0]) - first
+        if known > 0:
+            with torch.no_grad():
+                head.state_dict()[WEIGHT][:known] = stored[first : first + known]
+
+
+def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
+    return None if tensor is None else tuple(tensor.shape)
+
+
+def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
+    """The tensors of a file; there is no file when there are none."""
+    return load_file(checkpoint.path(name)) if checkpoint.names(name) else {}
+
+
+def read_rows(paths: Iterable[Path], first: int, end: int, prefix: str = "") -> dict[str, Tensor]:
+    """The rows from `first` to `end` of every tensor in these files, each of which holds a range of them.
+
+    Tensors whose names do not begin with `prefix` are not read.
+    """
+    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    for path in paths:
+        with safe_open(path, framework="pt") as file:
+            start = int(file.metadata()[FIRST_ROW])
+            for name in (name for name in file.keys() if name.startswith(prefix)):  # noqa: SIM118 - not a dict
+                stored = file.get_slice(name)
+                begin, stop = max(first - start, 0), min(end - start, stored.get_shape()[0])
+                if begin < stop:
+                    parts.setdefault(name, []).append((start, stored[begin:stop]))
+    return {name: _join([rows for _, rows in sorted(found, key=itemgetter(0))]) for name, found in parts.items()}
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    """The parts as one tensor, without a copy of one that is whole already."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _write_files(
+    state: "TrainingState", checkpoints: Checkpoints, folder: str, group: ProcessGroup
+) -> Iterable[StoredFile]:
+    head, optimizer = dict(state.head.state_dict()), _optimizer_tensors(state)
+    if state.head.sharded:
+        mine = state.head.row_tensors()
+        rows = {f"{HEAD}{name}": head.pop(name) for name in mine if name in head}
+        learned = [name for name in optimizer if name.partition("/")[0] in mine and optimizer[name].ndim]
+        rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
+        about = {FIRST_ROW: str(state.head.row_range[0])}
+        yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, about)
+    for name, tensors in ((BACKBONE, state.model.state_dict()), (HEAD, head), (OPTIMIZER, optimizer)):
+        if tensors and group.leads:
+            yield checkpoints.write(folder, name, tensors, {})
+
+
+def _optimizer_tensors(state: "TrainingState") -> dict[str, Tensor]:
+    """What the optimizer remembers of every parameter, `parameter/what`."""
+    return {
+        f"{name}/{what}": tensor
+        for name, parameter in _saved_parameters(state).items()
+        for what, tensor in state.optimizer.state.get(parameter, {}).items()
+        if isinstance(tensor, Tensor)
+    }
+
+
+def _load_optimizer(state: "TrainingState", tensors: Mapping[str, Tensor]) -> None:
+    parameters = _saved_parameters(state)
+    for key, tensor in tensors.items():
+        name, _, what = key.rpartition("/")
+        parameter = parameters[name]
+        fits = tensor.shape == parameter.shape
+        state.optimizer.state[parameter][what] = torch.empty_like(parameter).copy_(tensor) if fits else tensor
+
+
+def _saved_parameters(state: "TrainingState") -> dict[str, Tensor]:
+    """Parameters that are part of the state, by the names they have in it."""
+    known = {id(parameter) for group in state.optimizer.param_groups for parameter in group["params"]}
+    named = dict(state.model.named_parameters(prefix="backbone"))
+    saved = state.head.state_dict().keys()
+    named |= {name: parameter for name, parameter in state.head.named_parameters() if name in saved}
+    return {name: parameter for name, parameter in named.items() if id(parameter) in known}

@@ -1,0 +1,97 @@
+"""A trained model as files: safetensors for the weights, JSON for what they are."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from gif_core.artifacts import Artifact
+from gif_core.artifacts.checkpoints import Checkpoint
+from gif_core.backbones.factory import build_backbone
+from gif_core.heads.tokens import TokenHeads
+from gif_core.training.checkpoints import BACKBONE, HEAD, ROWS, WEIGHT, load_tensors, read_rows
+from schemas.errors import GifError
+from schemas.training import TrainingConfig
+
+LENT: Final = "sampled_SD"
+"""Where a head keeps the rows of a step, empty in between."""
+
+
+class NoTokenHeadsError(GifError, ValueError):
+    """A model that cannot say what code a face has."""
+
+
+def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
+    """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
+    shutil.copyfile(checkpoint.path(BACKBONE), folder / BACKBONE)
+    save_file(_trained_head(checkpoint), folder / HEAD)
+    (folder / "model.json").write_text(json.dumps(description, indent=1, sort_keys=True))
+
+
+def _trained_head(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What a head is when training has ended: without what the optimizer remembers of its rows, or was lent of them."""
+    head = load_tensors(checkpoint, HEAD)
+    shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
+    rows = read_rows(shards, 0, sys.maxsize, f"{HEAD}{WEIGHT}")
+    head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items()}
+    return {name: tensor for name, tensor in head.items() if name != LENT}
+
+
+def load_backbone(weights: Path, description: Path) -> nn.Module:
+    """The backbone as it was trained, ready to embed faces."""
+    known = json.loads(description.read_text())
+    model = build_backbone(known["backbone"], known["embedding_dim"])
+    model.load_state_dict(load_file(weights))
+    return model.eval()
+
+
+def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
+    """The backbone of an artifact of training."""
+    return load_backbone(training.path(BACKBONE), training.path("model.json")).to(device)
+
+
+def check_reads_codes(description: Path) -> None:
+    """NoTokenHeadsError for a model that does not read codes: its head has none, or was not taught them."""
+    check_has_token_heads(description)
+    if not learned_codes(description):
+        raise NoTokenHeadsError(
+            "this model was trained with training.code_weight=0, which teaches its token heads nothing, so it cannot "
+            "read codes: 'gif identify --by exhaustive' finds people without them"
+        )
+
+
+def learned_codes(description: Path) -> bool:
+    """Whether the loss of the codes had a part in training the token heads."""
+    settings = json.loads(description.read_text())["settings"]
+    return TrainingConfig.model_validate(settings).code_weight > 0
+
+
+def check_has_token_heads(description: Path) -> None:
+    """NoTokenHeadsError for a model of another head, which knows neither codes nor code vectors."""
+    known = json.loads(description.read_text())
+    if known.get("head") != "gif":
+        raise NoTokenHeadsError(
+            f"this model was trained with the head {known.get('head', 'unknown')}, which does not read codes: "
+            "identification needs one of --set training.head=gif"
+        )
+
+
+def load_token_heads(weights: Path, description: Path) -> TokenHeads:
+    """What reads a code from a feature, without the codes and code vectors that it was trained with."""
+    known = json.loads(description.read_text())
+    config, tensors = TrainingConfig.model_validate(known["settings"]), load_file(weights)
+    heads = TokenHeads(
+        known["length"],
+        known["range"],
+        known["embedding_dim"],
+        scale=config.scale_of_head,
+        hidden_layers=config.hidden_layers,
+        map_width=tensors["map_in_DW"].shape[1] if "map_in_DW" in tensors else 0,
+    )
+    heads.load_state_dict(tensors)
+    return heads.eval()

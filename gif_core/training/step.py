@@ -1,0 +1,241 @@
+"""One optimizer step: forward, backward, guard rails, update."""
+
+# Shapes: B images of this process in a batch, H height, W width, C channels, D dimensions.
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from gif_core.heads.base import Head
+from gif_core.images.pixels import normalize_pixels
+from gif_core.runtime.interrupts import postponed_interrupts
+from gif_core.runtime.process_group import ProcessGroup
+from gif_core.training.buffers import KeptBuffers
+from gif_core.training.data.loader import Batch
+from gif_core.training.oom import memory_explained
+from gif_core.training.schedules import learning_rate
+from schemas.errors import GifError
+from schemas.training import TrainingConfig
+
+CHANCE: Final = 508
+"""The second part of the seed of what is random in the network, such as dropped paths."""
+PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class TrainingDivergedError(GifError, RuntimeError):
+    """The loss or its gradient is no longer a finite number."""
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """All that a training is at one moment, besides its settings; a checkpoint holds just this."""
+
+    model: nn.Module
+    head: Head
+    optimizer: Optimizer
+    scaler: GradScaler
+    """Of fp16; it does nothing in other precisions."""
+    step: int = 0
+    """Optimizer steps taken, or skipped."""
+    whole: bool = True
+    """False while a step changes it; then it is no state to keep."""
+
+
+class Stepper:
+    """Takes steps, and sums up their figures on the device until they are asked for."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        config: TrainingConfig,
+        group: ProcessGroup,
+        *,
+        seed: int,
+        steps: int,
+        compile: bool = False,
+    ) -> None:
+        """With several processes the backbone's gradients are averaged while the backward pass goes on."""
+        self.state, self.config, self.group, self.seed, self.steps = state, config, group, seed, steps
+        network: nn.Module = torch.compile(state.model) if compile else state.model  # type: ignore[assignment]
+        self.network = self._share(network) if group.size > 1 else network
+        self.buffers = KeptBuffers(state.model, state.head)
+        self.sums: dict[str, Tensor] = {}
+        self.count = self.images = self.skipped_in_a_row = 0
+
+    def take(self, batch: Batch) -> None:
+        """One optimizer step on this process's share of a batch.
+
+        Whoever interrupts it finds the state of before the step, or that of after it.
+        """
+        rate = self._set_learning_rate()
+        what = f"a step on {len(batch.labels_B)} images"
+        with memory_explained(what, self.config, self.group.device), self._undone_when_left():
+            figures = self._find_gradient(batch)
+            self._update(figures)
+        self.sums = _add(self.sums, figures | {"learning_rate": torch.tensor(rate)})
+        self.count += 1
+        self.images += len(batch.labels_B)
+        if self.skipped_in_a_row >= self.config.max_skipped:
+            raise TrainingDivergedError(self._explain_divergence(figures))
+
+    def collect(self) -> tuple[dict[str, float], int]:
+        """Mean figures of the steps since the last call, over all processes, and how many images they saw.
+
+        `skipped` is the number of steps, which is the same in every process.
+        """
+        stacked = self.group.sum(torch.stack([value.to(self.group.device) for value in self.sums.values()]))
+        means = (stacked / (self.count * self.group.size)).tolist()
+        images = self.images * self.group.size
+        named = dict(zip(self.sums, means, strict=True))
+        named["skipped"] = float(round(named["skipped"] * self.count))
+        self.sums, self.count, self.images = {}, 0, 0
+        return named, images
+
+    @contextmanager
+    def _undone_when_left(self) -> Iterator[None]:
+        """Restore the state of before the step if an interrupt ends it early; nobody keeps that of an error."""
+        step = self.state.step
+        self.buffers.keep()
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            if self.state.whole and self.state.step == step:
+                self.buffers.restore()
+                self.state.head.end_step()
+            raise
+
+    def _find_gradient(self, batch: Batch) -> dict[str, Tensor]:
+        self.state.model.train()
+        self.state.optimizer.zero_grad(set_to_none=True)
+        with postponed_interrupts():
+            self.state.head.begin_step(batch.labels_B, self.state.step)
+        with self._chance():
+            figures = self._accumulate(batch)
+        return figures | {"gradient_norm": self._clip(figures["loss"])}
+
+    def _accumulate(self, batch: Batch) -> dict[str, Tensor]:
+        """Forward and backward of the batch's parts; the mean figures of all."""
+        parts = self.config.accumulation
+        pairs = zip(batch.images_BHWC.tensor_split(parts), batch.labels_B.tensor_split(parts), strict=True)
+        totals: dict[str, Tensor] = {}
+        for number, (images_BHWC, labels_B) in enumerate(pairs, start=1):
+            weight = len(labels_B) / len(batch.labels_B)
+            with self._alone() if number < parts else nullcontext():
+                figures = self._backward(images_BHWC, labels_B, weight)
+            totals = _add(totals, {name: weight * value for name, value in figures.items()})
+        return totals
+
+    def _backward(self, images_BHWC: Tensor, labels_B: Tensor, weight: float) -> dict[str, Tensor]:
+        device, precision = self.group.device, self.config.precision
+        images_BCHW = normalize_pixels(images_BHWC, device)
+        with torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32"):
+            features_BD = self.network(images_BCHW)
+        output = self.state.head(features_BD, labels_B)
+        self.state.scaler.scale(output.loss * weight).backward()
+        return {"loss": output.loss.detach(), **output.metrics}
+
+    def _clip(self, loss: Tensor) -> Tensor:
+        """The norm of the whole gradient, which is no longer than configured afterwards.
+
+        Where each process has a loss of its own it is averaged too: all are to come to the same decision about it.
+        """
+        head = self.state.head
+        if not head.sharded:
+            self.group.average([*_gradients(head), loss])
+        self.state.scaler.unscale_(self.state.optimizer)
+        square = _square_norm(_gradients(self.state.model), self.group)
+        own = _square_norm(_gradients(head), self.group)
+        norm = (square + (self.group.sum(own) if head.sharded else own)).sqrt()
+        if self.config.clip_norm is not None:
+            factor = (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
+            torch._foreach_mul_([*_gradients(self.state.model), *_gradients(head)], factor)
+        return norm.detach()
+
+    def _update(self, figures: dict[str, Tensor]) -> None:
+        """The optimizer's step; none when its gradient is not finite: then all is as it was but the scale of fp16."""
+        state = self.state
+        finite = bool(torch.isfinite(figures["loss"] + figures["gradient_norm"]))
+        with postponed_interrupts():
+            state.whole = False
+            if finite:
+                state.scaler.step(state.optimizer)
+                state.scaler.update()
+            else:
+                self.buffers.restore()
+                state.scaler.update(state.scaler.get_scale() * 0.5)
+            state.head.end_step()
+            state.step += 1
+            state.whole = True
+        self.skipped_in_a_row = 0 if finite else self.skipped_in_a_row + 1
+        figures["skipped"] = torch.tensor(float(not finite))
+
+    def _set_learning_rate(self) -> float:
+        config = self.config
+        rate = learning_rate(
+            self.state.step, steps=self.steps, peak=config.learning_rate, warmup_steps=config.warmup_steps
+        )
+        for group in self.state.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _share(self, network: nn.Module) -> nn.Module:
+        gpus = [self.group.device.index] if self.group.device.type == "cuda" else None
+        return DistributedDataParallel(
+            network, device_ids=gpus, forward_sync_buffers=False, gradient_as_bucket_view=True
+        )
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Keep gradients to this process for now: the last part sends the sum of all."""
+        return self.network.no_sync() if isinstance(self.network, DistributedDataParallel) else nullcontext()
+
+    def _chance(self) -> "_Chance":
+        numbers = np.random.SeedSequence([self.seed, CHANCE, self.state.step, self.group.rank])
+        return _Chance(int(numbers.generate_state(1, np.uint64)[0] >> np.uint64(1)), self.group.device)
+
+    def _explain_divergence(self, figures: dict[str, Tensor]) -> str:
+        parts = ", ".join(f"{name} {float(figures[name]):.4g}" for name in figures if name.startswith(("loss", "grad")))
+        return (
+            f"training diverged: {self.skipped_in_a_row} steps in a row, the last of them step {self.state.step}, "
+            f"gave no finite gradient ({parts}). Lower training.learning_rate (here {self.config.learning_rate:.4g}), "
+            "raise training.warmup_steps, set training.clip_norm, or lower training.scale and training.gamma"
+            + ("; bf16 overflows less easily than fp16" if self.config.precision == "fp16" else "")
+        )
+
+
+class _Chance:
+    """Random numbers of the device that depend on a seed alone; those of everybody else are left as they were."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.seed = seed
+        self.fork = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+    def __enter__(self) -> None:
+        self.fork.__enter__()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *error: object) -> None:
+        self.fork.__exit__(*error)  # type: ignore[arg-type]
+
+
+def _add(sums: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: sums[name] + value if name in sums else value for name, value in more.items()}
+
+
+def _gradients(module: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+
+
+def _square_norm(gradients: list[Tensor], group: ProcessGroup) -> Tensor:
+    if not gradients:
+        return torch.zeros((), device=group.device)
+    return torch.stack(torch._foreach_norm(gradients)).square().sum()

@@ -1,0 +1,157 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.metrics import MetricsWriter
+from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.artifacts.sql import QueryError, open_database, query
+from gif_core.tokenization.code_table import write_code_table
+from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.tokenization.quality import QUALITY_FILE, code_quality
+from schemas.artifacts import StageRecord
+from schemas.loading import load_config
+from schemas.stages import INPUTS, StageName
+
+PEOPLE = pa.table({"identity_id": [0, 1, 2], "label": ["a", "b", "c"], "source": [0, 0, 0], "num_samples": [4, 5, 6]})
+
+
+def fill(stage: StageName, folder: Path) -> None:
+    if stage == "ingestion":
+        for name in ("identities", "held_out", "quarantine"):
+            pq.write_table(PEOPLE, folder / f"{name}.parquet")
+    elif stage == "embedding":
+        vectors = pa.array(np.eye(3).tolist(), pa.list_(pa.float32(), 3))
+        table = PEOPLE.select(["identity_id", "num_samples"]).append_column("vector", vectors)
+        for name in ("vectors", "least_cohesive"):
+            pq.write_table(table, folder / f"{name}.parquet")
+    elif stage == "tokenization":
+        codes, shape = np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2)
+        write_code_table(folder, codes, shape, PEOPLE)
+        pq.write_table(code_quality(codes, shape, np.eye(3, dtype=np.float32)), folder / QUALITY_FILE)
+    elif stage in {"training", "evaluation"}:
+        with MetricsWriter(folder / "metrics.parquet", stage) as writer:
+            writer.add(1, {"loss": 2.5})
+    else:
+        (folder / "file").write_text(stage)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """A store in which one run has got as far as evaluation."""
+    store = ArtifactStore(str(tmp_path / "it's a store"))
+    stages: tuple[StageName, ...] = (
+        "ingestion",
+        "embedding",
+        "separation",
+        "tokenization",
+        "training",
+        "evaluation",
+    )
+    keys = {stage: str(number) * 64 for number, stage in enumerate(stages)}
+    for stage in stages:
+        inputs = {name: store.open(store.ref(name, keys[name])).made_from for name in INPUTS[stage]}
+        with store.draft(store.ref(stage, keys[stage]), {}, inputs) as draft:
+            fill(stage, draft.folder)
+            store.publish(draft)
+    record = begin_run(store, load_config("demo"))
+    done = StageRecord(key=keys["evaluation"], action="computed", seconds=1)
+    save_run(store, record, stages={"evaluation": done})
+    return store
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            "SELECT c1, count(*) AS n FROM codes GROUP BY c1 ORDER BY c1",
+            [{"c1": 0, "n": 1}, {"c1": 1, "n": 2}],
+        ),
+        ("SELECT max(size) AS size FROM nodes WHERE level = 1", [{"size": 2}]),
+        ("SELECT label FROM identities JOIN codes USING (identity_id, label) WHERE c2 = 0", [{"label": "b"}]),
+        ("SELECT num_samples FROM vectors WHERE vector[2] = 1", [{"num_samples": 5}]),
+        (
+            "SELECT stage, value FROM metrics ORDER BY stage",
+            [{"stage": s, "value": 2.5} for s in ("evaluation", "training")],
+        ),
+        ("SELECT count(*) AS n FROM artifacts", [{"n": 6}]),
+        ("SELECT level, nodes, largest FROM code_quality", [{"level": 1, "nodes": 2, "largest": 2}]),
+        ("SELECT count(*) AS n FROM quarantine", [{"n": 3}]),
+    ],
+)
+def test_every_table_answers_for_a_run_and_all_it_was_made_from(
+    store: ArtifactStore, text: str, rows: list[dict[str, object]]
+) -> None:
+    assert query(open_database(store), text).to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM codes",
+        "INSERT INTO code_table.codes SELECT * FROM codes",
+        "DROP VIEW codes",
+        "CREATE TABLE mine AS SELECT 1",
+        "COPY codes TO 'stolen.csv'",
+        "ATTACH 'other.duckdb'",
+        "SET enable_external_access = true",
+        "SELECT 1; DELETE FROM codes",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('pyproject.toml')",
+        "INSTALL httpfs",
+    ],
+)
+def test_nothing_can_be_written_and_no_other_file_read(
+    store: ArtifactStore, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    database = open_database(store)
+    with pytest.raises(QueryError):
+        query(database, text)
+    assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_codes_of_a_store_without_a_table_of_quality_answer_all_the_same(store: ArtifactStore) -> None:
+    with store.draft(store.ref("tokenization", "9" * 64), {}, {}) as draft:
+        write_code_table(draft.folder, np.array([[0], [1], [2]], np.int32), CodeShape(1, 3), PEOPLE)
+        ref = store.publish(draft)
+    save_run(
+        store,
+        begin_run(store, load_config("demo")),
+        stages={"tokenization": StageRecord(key=ref.key, action="computed", seconds=1)},
+    )
+    database = open_database(store)
+    assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    with pytest.raises(QueryError, match="code_quality does not exist"):
+        query(database, "FROM code_quality")
+
+
+def test_a_wrong_query_gets_duckdbs_own_words(store: ArtifactStore) -> None:
+    with pytest.raises(QueryError, match=r"(?s)Referenced column \"c9\" not found.*c1"):
+        query(open_database(store), "SELECT c9 FROM codes")
+
+
+def test_a_query_that_fails_while_it_runs_gets_duckdbs_own_words(store: ArtifactStore) -> None:
+    with pytest.raises(QueryError, match="Could not convert string"):
+        query(open_database(store), "SELECT CAST(label AS INT) FROM codes")
+
+
+def test_a_run_that_failed_early_does_not_hide_the_codes_of_the_one_before(store: ArtifactStore) -> None:
+    record = begin_run(store, load_config("demo"))
+    save_run(store, record, stages={"ingestion": StageRecord(key="0" * 64, action="reused", seconds=1)})
+    assert query(open_database(store), "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+
+
+def test_asking_before_any_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactMissingError, match="there is no run yet"):
+        open_database(ArtifactStore(str(tmp_path)))
+
+
+def test_asking_for_an_unknown_run_says_so(store: ArtifactStore) -> None:
+    with pytest.raises(ArtifactMissingError, match="there is no run '1999'"):
+        open_database(store, "1999")
