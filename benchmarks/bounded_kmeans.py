@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
-from gif_core.tokenization.kmeans import assign_bounded, bounded_kmeans, spherical_kmeans
+from gif_core.tokenization import assign_bounded, bounded_kmeans, spherical_kmeans
 
 Vectors = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

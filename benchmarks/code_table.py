@@ -21,9 +21,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.tokenization.code_table import DUCKDB_FILE, PARQUET_FILE, read_codes, write_code_table
-from gif_core.tokenization.codes import CodeIndex, unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.tokenization import (
+    DUCKDB_FILE,
+    PARQUET_FILE,
+    CodeIndex,
+    Codes,
+    CodeShape,
+    read_codes,
+    unpack_codes,
+    write_code_table,
+)
 
 LOOKUPS = 200
 POINT = "SELECT label, code FROM codes WHERE identity_id = ?"

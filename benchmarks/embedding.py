@@ -29,12 +29,11 @@ import pyarrow as pa
 import torch
 import yaml
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import list_runs
-from gif_core.embedding.encoders.factory import build_encoder
-from gif_core.embedding.identity_vectors import CPU_BATCH, Part, embed_part
-from gif_core.images.faces import Faces
-from gif_core.ingestion.shards import SCHEMA
+from gif_core.artifacts import ArtifactStore, list_runs
+from gif_core.embedding import CPU_BATCH, Part, embed_part
+from gif_core.embedding.encoders import build_encoder
+from gif_core.images import Faces
+from gif_core.ingestion import SCHEMA
 from gif_core.synthetic import draw_jpeg
 from schemas.embedding import EmbeddingConfig
 

@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.extension import extend
-from gif_core.tokenization.hierarchical_kmeans import CodeShape, check_codes
-from gif_core.tokenization.quality import code_quality
+from gif_core.tokenization import CodeShape, check_codes, code_quality, extend, unpack_codes
 
 CHUNK = 8192
 

@@ -31,11 +31,10 @@ import torch
 from log_plots import Curves, draw_page, draw_svg
 from torch.optim import SGD
 
-from gif_core.heads.base import Head
-from gif_core.heads.factory import build_head
-from gif_core.reporting.head_cost import size_of_rows
-from gif_core.runtime.matrices import expect_scattered
-from gif_core.tokenization.hierarchical_kmeans import code_shape
+from gif_core.heads import Head, build_head
+from gif_core.reporting import size_of_rows
+from gif_core.runtime import expect_scattered
+from gif_core.tokenization import code_shape
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
 

@@ -26,11 +26,9 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from gif_core.heads.tokens import TokenHeads
-from gif_core.recognition.beam_search import search_codes, token_log_chances
-from gif_core.recognition.gallery import METHODS, Gallery, Method
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, code_shape
+from gif_core.heads import TokenHeads
+from gif_core.recognition import METHODS, Gallery, Method, search_codes, token_log_chances
+from gif_core.tokenization import Codes, CodeShape, code_shape, unpack_codes
 from schemas.tokenization import TokenizationConfig
 
 CHUNK = 8192

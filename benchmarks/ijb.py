@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.metrics import roc_curve
 from sklearn.preprocessing import normalize
 
-from gif_core.protocols.ijb_protocol import FALSE_ACCEPT_RATES, Flags, pool_templates, score_pairs, verify_templates
+from gif_core.protocols import FALSE_ACCEPT_RATES, Flags, pool_templates, score_pairs, verify_templates
 
 IMAGES, TEMPLATES, ENROLLED, PEOPLE = 469_375, 23_124, 3_531, 3_531
 PAIRS, GENUINE = 15_658_489, 19_557

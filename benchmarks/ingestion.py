@@ -23,7 +23,7 @@ from pathlib import Path
 import cv2
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.ingestion.ingest import ingest
+from gif_core.ingestion import ingest
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_face
 from schemas.ingestion import IngestionConfig, RecordIOSource

@@ -23,11 +23,10 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
-from gif_core.images.faces import Faces
-from gif_core.ingestion.shards import SCHEMA
+from gif_core.images import Faces
+from gif_core.ingestion import SCHEMA
 from gif_core.synthetic import draw_jpeg
-from gif_core.training.data.loader import batches_ahead, load_batches
-from gif_core.training.data.sampler import plan_batches
+from gif_core.training.data import batches_ahead, load_batches, plan_batches
 from schemas.training import AugmentationConfig, TrainingConfig
 
 PASSES = 3

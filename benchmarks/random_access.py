@@ -19,8 +19,8 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from gif_core.images.faces import Faces
-from gif_core.ingestion.shards import SCHEMA
+from gif_core.images import Faces
+from gif_core.ingestion import SCHEMA
 from gif_core.synthetic import draw_jpeg
 
 MAGIC = 0xCED7230A

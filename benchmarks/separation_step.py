@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import torch
 
-from gif_core.runtime.sharded_rows import CHUNK, Rows, unit_rows
-from gif_core.separation.potential import batch_gradient
+from gif_core.runtime import CHUNK, Rows, unit_rows
+from gif_core.separation import batch_gradient
 
 CHUNKS = (CHUNK, 8192)
 

@@ -22,12 +22,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import Rows, unit_rows
-from gif_core.separation.descent import separated
-from gif_core.separation.distances import separation_scores
-from gif_core.separation.equalisation import centre, equalise
-from gif_core.separation.neighbourhoods import Neighbourhoods, neighbours_kept
-from gif_core.separation.potential import mean_potential, tangent, uniform_limit
+from gif_core.runtime import Rows, unit_rows
+from gif_core.separation import (
+    Neighbourhoods,
+    centre,
+    equalise,
+    mean_potential,
+    neighbours_kept,
+    separated,
+    separation_scores,
+    tangent,
+    uniform_limit,
+)
 from schemas.separation import SeparationConfig
 
 TEMPERATURE, GAP = 2.0, 0.01
@@ -168,7 +174,7 @@ def drawn_people(count: int) -> Iterator[np.ndarray]:
 
 def encode(people: Iterator[np.ndarray]) -> Tensor:
     """Identity vectors (Eq. 3) of tiny-clip."""
-    from gif_core.embedding.encoders.factory import build_encoder
+    from gif_core.embedding.encoders import build_encoder
     from schemas.embedding import EmbeddingConfig
 
     encoder = build_encoder(EmbeddingConfig(model="tiny-clip", pretrained="synthetic"), torch.device("cpu"))

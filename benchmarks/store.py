@@ -24,8 +24,7 @@ from typing import Any
 from aiobotocore.session import get_session
 
 from flows.cli.seaweed import BUCKET, prepare_seaweed
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.remote import AT_ONCE, PART_BYTES
+from gif_core.artifacts import AT_ONCE, PART_BYTES, ArtifactStore
 from schemas.artifacts import ArtifactRef
 
 KEY = "a" * 64

@@ -25,11 +25,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape, check_codes, code_shape, tokenize
-from gif_core.tokenization.quality import code_quality
-from gif_core.tokenization.token_alignment import align_tokens
+from gif_core.tokenization import (
+    CodeShape,
+    align_tokens,
+    check_codes,
+    code_quality,
+    code_shape,
+    mean_cosines,
+    sum_by_prefix,
+    tokenize,
+    write_code_table,
+)
 from schemas.tokenization import TokenizationConfig
 
 Vectors = npt.NDArray[np.float32]

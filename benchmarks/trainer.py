@@ -25,15 +25,13 @@ import torch
 from safetensors.numpy import save_file
 from torch.optim import SGD
 
-from gif_core.backbones.factory import build_backbone
-from gif_core.images.faces import Faces
-from gif_core.images.pixels import normalize_pixels
-from gif_core.ingestion.shards import SCHEMA
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.backbones import build_backbone
+from gif_core.images import Faces, normalize_pixels
+from gif_core.ingestion import SCHEMA
+from gif_core.runtime import ProcessGroup
 from gif_core.synthetic import draw_jpeg
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape, draw_codes
-from gif_core.training.trainer import begin_training
+from gif_core.tokenization import CodeShape, draw_codes, write_code_table
+from gif_core.training import begin_training
 from schemas.training import TrainingConfig, TrainingJob
 from tasks.torchrun import run_module
 

@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts import Artifact, ArtifactStore, list_runs
 
 GIF = str(Path(sys.executable).with_name("gif"))
 

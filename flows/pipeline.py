@@ -3,7 +3,7 @@
 from prefect import flow
 
 from flows.stages import run_stages
-from gif_core.planning.plan import select_stages
+from gif_core.planning import select_stages
 from schemas.artifacts import RunRecord
 from schemas.loading import load_config
 from schemas.run import RunConfig

@@ -8,16 +8,13 @@ from prefect.states import Completed
 
 from flows.credentials import load_credentials
 from flows.stages import continue_run, ending_recorded, logs_forwarded, refs_of, run_stage
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.damage import condemning
-from gif_core.artifacts.decisions import find_champion, read_history, settle
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.retraining.champions import enter_first
-from gif_core.retraining.policy import (
+from gif_core.artifacts import ArtifactStore, begin_run, condemning, find_champion, read_history, save_run, settle
+from gif_core.retraining import (
     Champion,
     challenger_config,
     check_separation,
     choose_codes,
+    enter_first,
     extend_codes,
     find_verdict,
     open_champion,

@@ -14,11 +14,9 @@ from typing import Final
 from prefect.logging.handlers import APILogHandler
 
 from flows.credentials import load_credentials
-from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.planning.plan import find_inputs, plan_stages
-from gif_core.runtime.logs import JsonLines, lines_about
-from gif_core.runtime.memory import MemoryWatch
+from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, save_run
+from gif_core.planning import find_inputs, plan_stages
+from gif_core.runtime import JsonLines, MemoryWatch, lines_about
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig

@@ -11,16 +11,12 @@ import torch
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from gif_core.artifacts import ArtifactStore, Draft
-from gif_core.artifacts.digests import sha256_of
-from gif_core.artifacts.parts import PartStore, list_parts
-from gif_core.backbones.safe_loading import WeightsError
-from gif_core.embedding.encoders.base import ImageEncoder
-from gif_core.embedding.encoders.factory import build_encoder
-from gif_core.embedding.encoders.files import weights_file
-from gif_core.embedding.identity_vectors import Part, PartSums, Summary, embed_part, identity_vectors, plan_parts
-from gif_core.images.faces import Faces
-from gif_core.runtime.devices import own_device
+from gif_core.artifacts import ArtifactStore, Draft, PartStore, list_parts, sha256_of
+from gif_core.backbones import WeightsError
+from gif_core.embedding import Part, PartSums, Summary, embed_part, identity_vectors, plan_parts
+from gif_core.embedding.encoders import ImageEncoder, build_encoder, weights_file
+from gif_core.images import Faces
+from gif_core.runtime import own_device
 from schemas.artifacts import PARTS_FILE, ArtifactRef
 from schemas.embedding import EmbeddingConfig
 from schemas.run import RunConfig

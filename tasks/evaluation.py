@@ -7,21 +7,30 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.artifacts import Draft
-from gif_core.artifacts.parts import list_parts
-from gif_core.backbones.features import embed_images
-from gif_core.embedding.encoders.factory import build_encoder
-from gif_core.evaluation.raw_pixels import pixel_distances
-from gif_core.evaluation.results import SetResult, error_rows, pair_figures, write_scores
-from gif_core.evaluation.single_scores import keep_pairs, who_is_who
-from gif_core.images.faces import Faces, Images, open_faces
-from gif_core.protocols.pair_protocol import PROTOCOL, check_pairs, pair_distances, verify_distances
-from gif_core.protocols.pairs import draw_pairs
-from gif_core.protocols.roc import UndefinedFiguresError
-from gif_core.protocols.sets.describe import open_pair_set
-from gif_core.protocols.sets.pairs import PairSet
-from gif_core.runtime.devices import pick_device
-from gif_core.training.model import open_backbone
+from gif_core.artifacts import Draft, list_parts
+from gif_core.backbones import embed_images
+from gif_core.embedding.encoders import build_encoder
+from gif_core.evaluation import (
+    SetResult,
+    error_rows,
+    keep_pairs,
+    pair_figures,
+    pixel_distances,
+    who_is_who,
+    write_scores,
+)
+from gif_core.images import Faces, Images, open_faces
+from gif_core.protocols import (
+    PAIR_PROTOCOL,
+    UndefinedFiguresError,
+    check_pairs,
+    draw_pairs,
+    pair_distances,
+    verify_distances,
+)
+from gif_core.protocols.sets import PairSet, open_pair_set
+from gif_core.runtime import pick_device
+from gif_core.training import open_backbone
 from schemas.artifacts import PARTS_FILE
 from schemas.evaluation import HeldOutSet, IjbSet, PairSettings, SyntheticIjbSet
 from schemas.run import RunConfig
@@ -63,7 +72,7 @@ def evaluation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
 def _evaluate_pairs(config: RunConfig, inputs: Inputs, given: PairSettings, work: Path) -> SetResult:
     """Figures of each subject; a set that cannot have any says so, and the others go on."""
     folds = config.evaluation.folds
-    result = SetResult(given.title, given.kind, PROTOCOL, {"folds": folds}, {"pairs": 0, "same": 0})
+    result = SetResult(given.title, given.kind, PAIR_PROTOCOL, {"folds": folds}, {"pairs": 0, "same": 0})
     try:
         pair_set = _held_out_pairs(config, inputs) if isinstance(given, HeldOutSet) else open_pair_set(given, work)
         pairs = pair_set.pairs

@@ -9,16 +9,22 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gif_core.backbones.features import embed_images
-from gif_core.evaluation.results import SetResult
-from gif_core.images.faces import open_faces
-from gif_core.recognition.gallery import METHODS
-from gif_core.recognition.open_set import RANKS, measure_open_set, open_set_figures
-from gif_core.recognition.probes import ChosenImages, choose_enrolled, choose_unknown
-from gif_core.recognition.recognizer import open_gallery
-from gif_core.runtime.devices import pick_device
-from gif_core.tokenization.code_table import check_identities
-from gif_core.training.model import NoTokenHeadsError, open_backbone
+from gif_core.backbones import embed_images
+from gif_core.evaluation import SetResult
+from gif_core.images import open_faces
+from gif_core.recognition import (
+    METHODS,
+    RANKS,
+    ChosenImages,
+    choose_enrolled,
+    choose_unknown,
+    measure_open_set,
+    open_gallery,
+    open_set_figures,
+)
+from gif_core.runtime import pick_device
+from gif_core.tokenization import check_identities
+from gif_core.training import NoTokenHeadsError, open_backbone
 from schemas.errors import GifError
 from schemas.evaluation import IdentificationConfig
 from schemas.run import RunConfig

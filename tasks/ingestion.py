@@ -3,8 +3,7 @@
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import ArtifactStore, Draft
-from gif_core.ingestion.incremental import Base, open_base
-from gif_core.ingestion.ingest import IngestionStep, SourceChangedError, describe_readers, ingest
+from gif_core.ingestion import Base, IngestionStep, SourceChangedError, describe_readers, ingest, open_base
 from gif_core.readers import open_reader
 from schemas.run import RunConfig
 from tasks.progress import Rate, Ticker, track

@@ -3,7 +3,7 @@
 from prefect.artifacts import create_markdown_artifact
 
 from gif_core.artifacts import Artifact
-from gif_core.reporting.headlines import headlines
+from gif_core.reporting import headline_rows
 from tasks.stage import Inputs
 
 PAGE = "report.html"
@@ -16,7 +16,7 @@ HOW_TO_OPEN = (
 def show_link(report: Artifact, inputs: Inputs) -> None:
     """The headline figures of the run and where its page is, as an artifact in Prefect's UI."""
     where = f"{report.ref.uri}/{report.stored(PAGE).path}"
-    rows = [f"| {name} | {value} |" for name, value in headlines(inputs)]
+    rows = [f"| {name} | {value} |" for name, value in headline_rows(inputs)]
     page = [f"[The report of this run]({where})", "", f"`{where}`", "", HOW_TO_OPEN]
     lines = [*page, "", "| figure | |", "|---|---|", *rows]
     create_markdown_artifact(key="report", markdown="\n".join(lines), description="The report of this run")

@@ -1,8 +1,7 @@
 """Reporting as a cached task, whose page Prefect's UI links to."""
 
 from gif_core.artifacts import ArtifactStore, Draft
-from gif_core.reporting.page import write_report
-from gif_core.reporting.scored_runs import load_beside, load_run
+from gif_core.reporting import load_beside, load_run, write_report
 from schemas.run import RunConfig
 from tasks.report_link import PAGE, show_link
 from tasks.stage import Inputs, stage_task

@@ -8,8 +8,7 @@ from prefect.context import FlowRunContext, TaskRunContext
 from prefect.filesystems import WritableFileSystem
 from prefect.serializers import JSONSerializer
 
-from gif_core.artifacts.gc import RESULTS
-from gif_core.artifacts.storage import Storage, open_storage
+from gif_core.artifacts import RESULTS, Storage, open_storage
 from tasks.progress import warn_of_prefect
 
 

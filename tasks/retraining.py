@@ -9,9 +9,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.retraining.champions import enter_verdict
-from gif_core.retraining.promotion import compare, judge
-from gif_core.runtime.formatting import figure_name, percent, set_name
+from gif_core.retraining import compare, enter_verdict, judge
+from gif_core.runtime import figure_name, percent, set_name
 from schemas.artifacts import ArtifactRef
 from schemas.retraining import CodesChoice, Compared, Decision, RetrainingPolicy, RetrainingResult
 from tasks.progress import warn_of_prefect

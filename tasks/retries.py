@@ -10,9 +10,9 @@ from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.task_engine import TaskRunTimeoutError
 from prefect.tasks import exponential_backoff
 
+from gif_core.artifacts import StoreAwayError
 from gif_core.artifacts import retry as of_storage
-from gif_core.artifacts.errors import StoreAwayError
-from gif_core.training.data.decoders import DecoderError
+from gif_core.training.data import DecoderError
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 

@@ -7,9 +7,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.tags import move_tag
-from gif_core.runtime.logs import lines_about
+from gif_core.artifacts import Artifact, ArtifactStore, move_tag
+from gif_core.runtime import lines_about
 from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
 from schemas.stages import StageName

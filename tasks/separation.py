@@ -12,17 +12,23 @@ import torch
 from numpy.typing import NDArray
 
 from gif_core.artifacts import ArtifactStore, Draft
-from gif_core.embedding.identity_vectors import vectors_of
-from gif_core.runtime.devices import pick_device
-from gif_core.runtime.matrices import create_matrix, map_matrix
-from gif_core.separation.checkpoints import NAME
-from gif_core.separation.code_vectors import open_code_vectors
-from gif_core.separation.descent import SeparationStep
-from gif_core.separation.distances import bin_edges, measure_distances
-from gif_core.separation.neighbourhoods import sample
-from gif_core.separation.placement import CHUNK, fit_map, place
-from gif_core.separation.projection import leading_directions, project
-from gif_core.separation.worker import VECTORS, run_job
+from gif_core.embedding import vectors_of
+from gif_core.runtime import create_matrix, map_matrix, pick_device
+from gif_core.separation import (
+    CHUNK,
+    NAME,
+    VECTORS,
+    SeparationStep,
+    bin_edges,
+    fit_map,
+    leading_directions,
+    measure_distances,
+    open_code_vectors,
+    place,
+    project,
+    run_job,
+    sample,
+)
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.separation import SeparationJob

@@ -10,15 +10,19 @@ from prefect.artifacts import create_table_artifact
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
-from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
-from gif_core.artifacts.damage import condemning
-from gif_core.artifacts.errors import PublishedMeanwhileError
-from gif_core.artifacts.leases import only_one
-from gif_core.artifacts.tags import move_tag
-from gif_core.planning.plan import stage_settings
-from gif_core.planning.preflight import check_room, needs_of
-from gif_core.reporting.comparison import Scored
-from gif_core.runtime.logs import lines_about, say_about
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactStore,
+    Draft,
+    PublishedMeanwhileError,
+    artifact_key,
+    condemning,
+    move_tag,
+    only_one,
+)
+from gif_core.planning import check_room, needs_of, stage_settings
+from gif_core.reporting import Scored
+from gif_core.runtime import lines_about, say_about
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import StageName

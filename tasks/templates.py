@@ -12,25 +12,41 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from torch import nn
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.parts import PartStore
-from gif_core.evaluation.results import SetResult, identification_figures, template_figures
-from gif_core.evaluation.single_scores import keep_pairs, keep_searches, who_is_who
-from gif_core.evaluation.template_features import FeaturePart, StoredFeatures, embed_features, plan_features
-from gif_core.protocols.ijb_protocol import (
-    PROTOCOL,
+from gif_core.artifacts import Artifact, ArtifactStore, PartStore
+from gif_core.evaluation import (
+    FeaturePart,
+    SetResult,
+    StoredFeatures,
+    embed_features,
+    identification_figures,
+    keep_pairs,
+    keep_searches,
+    plan_features,
+    template_figures,
+    who_is_who,
+)
+from gif_core.protocols import (
+    IJB_PROTOCOL,
     Flags,
+    UndefinedFiguresError,
     identify_templates,
     pool_templates,
     score_pairs,
     verify_templates,
 )
-from gif_core.protocols.roc import UndefinedFiguresError
-from gif_core.protocols.sets.describe import open_template_set
-from gif_core.protocols.sets.files import EvaluationFiles
-from gif_core.protocols.sets.ijb import CROPS, IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
-from gif_core.runtime.devices import own_device
-from gif_core.training.model import open_backbone
+from gif_core.protocols.sets import (
+    CROPS,
+    EvaluationFiles,
+    IjbImages,
+    IjbMeta,
+    IjbName,
+    describe_ijb,
+    open_template_set,
+    read_faces,
+    read_ijb,
+)
+from gif_core.runtime import own_device
+from gif_core.training import open_backbone
 from schemas.artifacts import ArtifactRef
 from schemas.evaluation import IjbSet, SyntheticIjbSet
 from schemas.run import RunConfig
@@ -63,7 +79,7 @@ def evaluate_templates(
     flags = Flags(given.flip, given.detector_score, given.norm)
     counts = {"images": len(meta.faces), "templates": len(meta.faces.template_ids_T), "pairs": len(meta.same_P)}
     counts["same"] = int(meta.same_P.sum())
-    result = SetResult(given.title, given.kind, PROTOCOL, vars(flags), counts, {SUBJECT: {}})
+    result = SetResult(given.title, given.kind, IJB_PROTOCOL, vars(flags), counts, {SUBJECT: {}})
     plan = plan_features(len(meta.faces), {**_describe_model(training), **holds})
     tree = Tree(files.whole_address, name, holds["meta"])
     features = _open_features(config, training.ref, tree, plan, result, anew=anew)

@@ -4,13 +4,26 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft
-from gif_core.separation.code_vectors import open_code_vectors
-from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
-from gif_core.tokenization.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, write_code_table
-from gif_core.tokenization.extension import extend
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, Vectors, code_shape, draw_codes, tokenize
-from gif_core.tokenization.quality import QUALITY_FILE, code_quality
-from gif_core.tokenization.token_alignment import align_tokens
+from gif_core.separation import open_code_vectors
+from gif_core.tokenization import (
+    DUCKDB_FILE,
+    PARQUET_FILE,
+    QUALITY_FILE,
+    Codes,
+    CodeShape,
+    Vectors,
+    align_tokens,
+    check_identities,
+    code_quality,
+    code_shape,
+    draw_codes,
+    extend,
+    mean_cosines,
+    read_codes,
+    sum_by_prefix,
+    tokenize,
+    write_code_table,
+)
 from schemas.run import RunConfig
 from tasks.progress import last, track
 from tasks.stage import Inputs, stage_task

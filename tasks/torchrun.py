@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 
-from gif_core.artifacts.errors import StoreAwayError
-from gif_core.runtime.devices import check_gpus, pick_device
-from gif_core.runtime.workers import FAULT, KIND, STARTED_BY
-from gif_core.training.data.decoders import DecoderError
+from gif_core.artifacts import StoreAwayError
+from gif_core.runtime import FAULT, KIND, STARTED_BY, check_gpus, pick_device
+from gif_core.training.data import DecoderError
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 

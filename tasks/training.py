@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from gif_core.artifacts import Artifact, ArtifactStore, Draft
-from gif_core.artifacts.checkpoints import checkpoint_folder
-from gif_core.artifacts.errors import PublishedMeanwhileError, StoreError
-from gif_core.artifacts.metrics import MetricsWriter
-from gif_core.runtime.devices import pick_device
-from gif_core.runtime.process_group import ProcessGroup
-from gif_core.separation.code_vectors import open_code_vectors
-from gif_core.tokenization.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
-from gif_core.training.checkpoints import BACKBONE, HEAD
-from gif_core.training.loggers import TrainingLogs
-from gif_core.training.model import save_model
-from gif_core.training.trainer import TrainingReport
-from gif_core.training.worker import open_checkpoints, run_job
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactStore,
+    Draft,
+    MetricsWriter,
+    PublishedMeanwhileError,
+    StoreError,
+    checkpoint_folder,
+)
+from gif_core.runtime import ProcessGroup, pick_device
+from gif_core.separation import open_code_vectors
+from gif_core.tokenization import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, read_shape
+from gif_core.training import BACKBONE, HEAD, TrainingLogs, TrainingReport, open_checkpoints, run_job, save_model
 from schemas.errors import GifError
 from schemas.evaluation import PairFiles
 from schemas.run import RunConfig

@@ -14,7 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from gif_core.ingestion.shards import SCHEMA
+from gif_core.ingestion import SCHEMA
 from schemas.loading import load_config
 from schemas.run import RunConfig
 

@@ -10,11 +10,18 @@ from rich.table import Table
 
 from flows.cli.options import Store
 from flows.cli.tables import format_age, format_figure
-from gif_core.artifacts import ArtifactStore, cache
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
-from gif_core.artifacts.pruning import find_unneeded, remove_unneeded
-from gif_core.artifacts.tags import list_tags, resolve
-from gif_core.runtime.formatting import size
+from gif_core.artifacts import (
+    ArtifactStore,
+    cache,
+    find_leftovers,
+    find_unneeded,
+    list_tags,
+    remove_leftovers,
+    remove_unneeded,
+    resolve,
+    verify_artifacts,
+)
+from gif_core.runtime import size
 
 app = typer.Typer(help="List, show, verify and clean up artifacts.", no_args_is_help=True)
 

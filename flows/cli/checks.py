@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.selftest import AccessStep, try_store
-from gif_core.planning.preflight import available_memory, existing_folder
+from gif_core.artifacts import AccessStep, cache_folder, try_store
+from gif_core.planning import available_memory, existing_folder
 from schemas.addresses import hide_credentials
 from schemas.embedding import EmbeddingConfig
 
@@ -96,7 +95,7 @@ def check_weights(config: EmbeddingConfig) -> Check:
     """The encoder can be built with its weights, as a run would."""
     import torch
 
-    from gif_core.embedding.encoders.factory import build_encoder
+    from gif_core.embedding.encoders import build_encoder
 
     name = f"{config.encoder} {config.model} {config.pretrained}"
     try:

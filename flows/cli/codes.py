@@ -11,8 +11,7 @@ from rich.table import Table
 
 from flows.cli.options import Run, Store
 from flows.cli.people import PeopleError
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.sql import run_artifacts
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore, run_artifacts
 
 DUCKDB_FILE = "codes.duckdb"
 Person = tuple[int, str, int, list[int]]
@@ -115,10 +114,16 @@ def extend(
     """
     import numpy as np
 
-    from gif_core.tokenization.code_table import PARQUET_FILE, read_codes, write_code_table
-    from gif_core.tokenization.extension import extend as give_codes
-    from gif_core.tokenization.new_identities import append_people, read_new_people, read_vectors
-    from gif_core.writers.export import new_folder
+    from gif_core.tokenization import (
+        PARQUET_FILE,
+        append_people,
+        read_codes,
+        read_new_people,
+        read_vectors,
+        write_code_table,
+    )
+    from gif_core.tokenization import extend as give_codes
+    from gif_core.writers import new_folder
 
     artifacts = run_artifacts(ArtifactStore(store), run)
     missing = [stage for stage in ("embedding", "tokenization") if stage not in artifacts]

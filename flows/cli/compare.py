@@ -11,14 +11,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from flows.cli.options import Store
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.runs import find_run, list_runs
-from gif_core.artifacts.tags import resolve
-from gif_core.reporting.comparison import find_evaluation
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore, find_run, list_runs, resolve
+from gif_core.reporting import find_evaluation
 from schemas.artifacts import RunRecord
 
 if TYPE_CHECKING:
-    from gif_core.reporting.comparison_table import Table as Compared
+    from gif_core.reporting import Table as Compared
 
 
 def compare(
@@ -40,14 +38,13 @@ def compare(
     """
     if len(runs) < 2:
         raise ArtifactMissingError("name at least two runs to compare; 'gif runs ls' lists them")
-    from gif_core.reporting.comparison_table import tabulate
-    from gif_core.reporting.scored_runs import load_run
+    from gif_core.reporting import load_run, tabulate
 
     opened = ArtifactStore(store)
     loaded = [load_run(opened, _evaluation_of(opened, name)) for name in runs]
     _show(tabulate(loaded, runs))
     if out:
-        from gif_core.reporting.page import write_comparison
+        from gif_core.reporting import write_comparison
 
         write_comparison(out, loaded, runs)
         print(f"page: {out}")

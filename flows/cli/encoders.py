@@ -15,7 +15,7 @@ from rich.table import Table
 from schemas.embedding import EmbeddingConfig
 
 if TYPE_CHECKING:
-    from gif_core.embedding.encoders.base import ImageEncoder
+    from gif_core.embedding.encoders import ImageEncoder
 
 BATCH = 64
 SHOWN = 6
@@ -56,8 +56,8 @@ def encode(
       gif encode *.jpg --encoder backbone --model iresnet50 --pretrained backbone.pth
     """
     check_format(out)
-    from gif_core.embedding.encoders.factory import build_encoder
-    from gif_core.runtime.devices import pick_device
+    from gif_core.embedding.encoders import build_encoder
+    from gif_core.runtime import pick_device
 
     config = EmbeddingConfig.model_validate({"encoder": encoder, "model": model, "pretrained": pretrained})
     built = build_encoder(config, pick_device(device))
@@ -82,8 +82,8 @@ def train(
 
     Use the result with --set embedding.pretrained=tiny-clip.safetensors, or test it with gif tiny-clip test.
     """
-    from gif_core.embedding.encoders.tiny_clip import Recipe, draw_examples, new_model, save_model, train_tiny_clip
-    from gif_core.runtime.devices import pick_device
+    from gif_core.embedding.encoders import Recipe, draw_examples, new_model, save_model, train_tiny_clip
+    from gif_core.runtime import pick_device
 
     recipe, console = Recipe(people=people, epochs=epochs, seed=seed), Console(stderr=True)
     model = new_model(seed)
@@ -106,9 +106,8 @@ def ask_attributes(
     device: Device = "auto",
 ) -> None:
     """Ask tiny-clip for the attributes of people it has never seen, by the prompt that fits best (zero-shot)."""
-    from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
-    from gif_core.embedding.encoders.tiny_clip import zero_shot
-    from gif_core.runtime.devices import pick_device
+    from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
+    from gif_core.runtime import pick_device
 
     config = TINY_CLIP.model_copy(update={"pretrained": pretrained})
     table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "chance", "people")
@@ -119,7 +118,7 @@ def ask_attributes(
 
 
 def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float32]:
-    from gif_core.images.load import read_face_file
+    from gif_core.images import read_face_file
 
     parts = []
     for start in range(0, len(paths), BATCH):

@@ -58,7 +58,7 @@ def onnx(
 
       gif export onnx training/4f2a --out model.onnx
     """
-    from gif_core.training.export import export_onnx
+    from gif_core.training import export_onnx
 
     difference = export_onnx(_open(store, run, name), out)
     checked = (
@@ -81,7 +81,7 @@ def torch(
 
       gif export torch --run 20260102 --out backbone.pth
     """
-    from gif_core.training.export import export_torch
+    from gif_core.training import export_torch
 
     model = _open(store, run, name)
     export_torch(model, out)
@@ -89,7 +89,7 @@ def torch(
 
 
 def _open(store: str, run: str | None, name: str | None) -> nn.Module:
-    from gif_core.training.model import load_backbone
+    from gif_core.training import load_backbone
 
     training = choose_model(ArtifactStore(store), run, name, named_by="ARTIFACT")
     return load_backbone(training.path("backbone.safetensors"), training.path("model.json"))

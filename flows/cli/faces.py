@@ -15,9 +15,9 @@ from rich.progress import track
 from flows.cli.options import Run, Store
 from flows.cli.people import People, PeopleError, open_people
 from gif_core.artifacts import ArtifactStore
-from gif_core.images.contact_sheet import check_ending, contact_sheet
-from gif_core.protocols.pairs import draw_pairs
-from gif_core.writers import FORMATS, export_faces, group_rows, pair_rows
+from gif_core.images import check_ending, draw_contact_sheet
+from gif_core.protocols import draw_pairs, pair_rows
+from gif_core.writers import FORMATS, export_faces, group_rows
 
 FOLDS = 10
 PAIRS = 3000
@@ -70,7 +70,7 @@ def show(
     chosen = _choose(people, identities, labels, code)
     shown = chosen if identities or labels else chosen[:rows]
     captions = list(people.captions(shown))
-    out.write_bytes(contact_sheet(people.faces, shown, columns, captions, out.suffix.lower()))
+    out.write_bytes(draw_contact_sheet(people.faces, shown, columns, captions, out.suffix.lower()))
     print(f"{out}: {len(shown)} of {len(chosen if code else people.labels)} people")
 
 

@@ -6,10 +6,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.decisions import find_champion
-from gif_core.artifacts.sql import run_artifacts
-from gif_core.artifacts.tags import list_tags, resolve
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    find_champion,
+    list_tags,
+    resolve,
+    run_artifacts,
+)
 from schemas.errors import GifError
 from schemas.stages import StageName
 

@@ -8,10 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.sql import run_artifacts
-from gif_core.artifacts.tags import resolve
-from gif_core.images.faces import Faces
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, resolve, run_artifacts
+from gif_core.images import Faces
 from schemas.errors import GifError
 
 

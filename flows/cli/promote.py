@@ -13,13 +13,21 @@ from rich.table import Table
 from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Store, Verbose, read_config
 from flows.cli.tables import format_age
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.decisions import ChampionError, find_champion, read_history, settle
-from gif_core.artifacts.runs import find_run, list_runs
-from gif_core.artifacts.tags import resolve
-from gif_core.reporting.comparison import find_evaluation
-from gif_core.retraining.champions import promote as make_champion
-from gif_core.retraining.champions import roll_back
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    ChampionError,
+    find_champion,
+    find_run,
+    list_runs,
+    read_history,
+    resolve,
+    settle,
+)
+from gif_core.reporting import find_evaluation
+from gif_core.retraining import promote as make_champion
+from gif_core.retraining import roll_back
 from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
 

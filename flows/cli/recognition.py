@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flows.cli.models import Artifacts
-    from gif_core.recognition.gallery import Method
+    from gif_core.recognition import Method
 
 BEAM = 64
 
@@ -91,7 +91,7 @@ def verify(
 
       gif verify a.jpg b.jpg --set LFW --run 20260102
     """
-    from gif_core.recognition.thresholds import pair_threshold
+    from gif_core.recognition import pair_threshold
 
     artifacts = open_model(store, run, key)
     known = pair_threshold(_evaluation(artifacts).path("scores.json"), pairs)
@@ -135,8 +135,7 @@ def identify(
 
       gif identify a.jpg --by codes
     """
-    from gif_core.recognition.recognizer import identify_faces, open_gallery
-    from gif_core.recognition.thresholds import read_calibration
+    from gif_core.recognition import identify_faces, open_gallery, read_calibration
 
     artifacts, method = open_model(store, run, key), _check_method(by)
     calibration = read_calibration(artifacts.get("evaluation"), method)
@@ -171,7 +170,7 @@ def _answer(row: dict[str, Any]) -> str:
 
 
 def _check_method(name: str) -> Method:
-    from gif_core.recognition.gallery import METHODS
+    from gif_core.recognition import METHODS
 
     for method in METHODS:
         if method == name:
@@ -192,10 +191,9 @@ def _embed(
 ) -> NDArray[np.float32]:
     import numpy as np
 
-    from gif_core.images.landmarks import read_landmarks
-    from gif_core.images.load import read_face_file
-    from gif_core.recognition.recognizer import embed_faces, points_of
-    from gif_core.training.model import open_backbone
+    from gif_core.images import read_face_file, read_landmarks
+    from gif_core.recognition import embed_faces, points_of
+    from gif_core.training import open_backbone
 
     points = read_landmarks(str(landmarks)) if landmarks else None
     faces = [read_face_file(path, points_of(path, points) if points else None) for path in paths]
@@ -204,6 +202,6 @@ def _embed(
 
 
 def _pick(device: str) -> Any:
-    from gif_core.runtime.devices import pick_device
+    from gif_core.runtime import pick_device
 
     return pick_device(device)

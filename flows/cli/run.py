@@ -11,7 +11,7 @@ from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_config
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
-from gif_core.planning.plan import find_inputs, plan_stages, select_stages
+from gif_core.planning import find_inputs, plan_stages, select_stages
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName

@@ -9,8 +9,7 @@ from rich.table import Column, Table
 
 from flows.cli.options import Store
 from flows.cli.tables import format_age, show_run
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import find_run, list_runs
+from gif_core.artifacts import ArtifactStore, find_run, list_runs
 
 app = typer.Typer(help="List and show runs of the pipeline.", no_args_is_help=True)
 

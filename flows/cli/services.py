@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from gif_core.runtime.process_trees import MARK, PATIENCE, end_family
+from gif_core.runtime import MARK, PATIENCE, end_family
 from schemas.errors import GifError
 
 TAIL = 2000

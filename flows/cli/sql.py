@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.sql import open_database, query
+from gif_core.artifacts import ArtifactStore, open_database, query
 
 MAX_ROWS = 200
 OVERVIEW = (

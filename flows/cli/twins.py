@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gif_core.writers.export import new_folder
+from gif_core.writers import new_folder
 
 
 def twins(
@@ -21,7 +21,7 @@ def twins(
 
       gif run --set "evaluation.sets=[{kind: bin, path: twins/pairs.bin}, {kind: ijb, path: twins/IJBC, name: IJB-C}]"
     """
-    from gif_core.protocols.sets.synthetic import write_bin_twin, write_ijb_twin
+    from gif_core.protocols.sets import write_bin_twin, write_ijb_twin
 
     with new_folder(out) as folder:
         write_bin_twin(folder, people=people, pairs=pairs, seed=seed)

@@ -19,7 +19,7 @@ from gif_core.artifacts.digests import note_verified, verify_file
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.uses import in_use, note_use, sweep_uses
-from gif_core.runtime.formatting import parse_size, size
+from gif_core.runtime import parse_size, size
 from schemas.artifacts import StoredFile
 
 logger = logging.getLogger(__name__)

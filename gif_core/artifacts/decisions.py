@@ -5,7 +5,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.artifact import Artifact
+from gif_core.artifacts.errors import ArtifactMissingError
+from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import move_tag, read_tag
 from schemas.errors import GifError
 from schemas.retraining import CHAMPION, Decision
@@ -21,7 +23,7 @@ class ChampionError(GifError):
 def read_history(store: ArtifactStore, tag: str = CHAMPION) -> list[Decision]:
     """All decisions about a tag, the first first."""
     paths = sorted(file.path for file in store.storage.find(f"{HISTORY}/{tag}") if _is_entry(file.path))
-    return [_read(store, path) for path in paths]
+    return [read_decision(store, path) for path in paths]
 
 
 def read_histories(store: ArtifactStore) -> list[Decision]:
@@ -37,7 +39,7 @@ def models_in_force(store: ArtifactStore) -> set[tuple[StageName, str]]:
         history = read_history(store, tag)
         models = {history[-1].champion}
         with suppress(ChampionError):
-            models.add(_earlier(history, tag))
+            models.add(earlier_champion(history, tag))
         newest = {entry.champion: entry.evaluation for entry in history if entry.champion in models}
         scores = {*newest.values(), *history[-1].evaluations.values()}
         found |= {("training", key) for key in models} | {("evaluation", key) for key in scores}
@@ -73,7 +75,7 @@ def settle(store: ArtifactStore, tag: str = CHAMPION) -> bool:
     return moved
 
 
-def _earlier(history: list[Decision], tag: str) -> str:
+def earlier_champion(history: list[Decision], tag: str) -> str:
     """The champion before the one in use; going back twice goes back two steps, not to and fro."""
     line: list[str] = []
     for entry in history:
@@ -89,7 +91,8 @@ def _earlier(history: list[Decision], tag: str) -> str:
     return line[-2]
 
 
-def _read(store: ArtifactStore, path: str) -> Decision:
+def read_decision(store: ArtifactStore, path: str) -> Decision:
+    """One entry of the log; ChampionError if the file is not a decision."""
     try:
         return Decision.model_validate_json(store.storage.read(path))
     except ValidationError as error:
@@ -101,5 +104,6 @@ def _is_entry(path: str) -> bool:
     return name.endswith(".json") and name.removesuffix(".json").isdigit()
 
 
-def _path(tag: str, number: int) -> str:
+def decision_path(tag: str, number: int) -> str:
+    """Where entry `number` of a tag is stored."""
     return f"{HISTORY}/{tag}/{number:06d}.json"

@@ -17,7 +17,7 @@ from typing import Final
 from gif_core.artifacts.attempts import attempt_name, owner_state
 from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.storage import Storage
-from gif_core.runtime.logs import carrying_on
+from gif_core.runtime import carrying_on
 from schemas.artifacts import ArtifactRef
 
 logger = logging.getLogger(__name__)

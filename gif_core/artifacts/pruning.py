@@ -6,11 +6,12 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
 from gif_core.artifacts.attempts import owner_state
 from gif_core.artifacts.decisions import models_in_force
+from gif_core.artifacts.errors import ArtifactMissingError
 from gif_core.artifacts.leases import find_leases, only_one
 from gif_core.artifacts.runs import going_on, list_runs
+from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import list_tags
 from schemas.artifacts import Manifest
 from schemas.errors import GifError

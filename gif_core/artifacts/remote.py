@@ -17,7 +17,7 @@ from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.listing import FoundFile, FoundUpload
 from gif_core.artifacts.retry import Patience
-from gif_core.runtime.logs import carrying_on
+from gif_core.runtime import carrying_on
 from schemas.addresses import CREDENTIALS
 
 PART_BYTES: Final = 16 * 2**20

@@ -7,9 +7,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts.artifact import Artifact
 from gif_core.artifacts.decisions import read_histories
+from gif_core.artifacts.errors import ArtifactMissingError
 from gif_core.artifacts.runs import find_run, list_runs
+from gif_core.artifacts.store import ArtifactStore
 from schemas.errors import GifError
 from schemas.stages import StageName
 

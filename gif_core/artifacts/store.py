@@ -25,8 +25,7 @@ from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
-from gif_core.runtime.logs import carrying_on
-from gif_core.runtime.version import code_version
+from gif_core.runtime import carrying_on, code_version
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
 

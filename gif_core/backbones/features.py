@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gif_core.images.faces import Images
-from gif_core.images.pixels import normalize_pixels
-from gif_core.runtime.prefetching import prefetch
+from gif_core.images import Images, normalize_pixels
+from gif_core.runtime import prefetch
 
 
 def embed_images(

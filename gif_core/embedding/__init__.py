@@ -1,1 +1,25 @@
-"""TODO."""
+"""Embedding (Eq. 3): the vector of an identity is the mean of its faces' encoder features.
+
+encoders/     Encoders: pretrained networks such as CLIP and DINO. One protocol, and one file for each library.
+mean_vectors  Embedding (Eq. 3): the vector of an identity is the mean of its faces' encoder features
+"""
+
+from typing import TYPE_CHECKING
+
+from gif_core.runtime.lazy import lazy_imports
+
+__all__ = ["CPU_BATCH", "Part", "PartSums", "Summary", "embed_part", "identity_vectors", "plan_parts", "vectors_of"]
+
+if TYPE_CHECKING:
+    from gif_core.embedding.mean_vectors import (
+        CPU_BATCH,
+        Part,
+        PartSums,
+        Summary,
+        embed_part,
+        identity_vectors,
+        plan_parts,
+        vectors_of,
+    )
+else:
+    __getattr__ = lazy_imports(__name__)

@@ -5,9 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.faces import Images
-from gif_core.protocols.pair_protocol import pair_distances
-from gif_core.protocols.pairs import Pairs
+from gif_core.images import Images
+from gif_core.protocols import Pairs, pair_distances
 
 PAIRS_AT_ONCE: Final = 1024
 """Pairs whose pixels are in memory at a time: at most 80 MB."""

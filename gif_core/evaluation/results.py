@@ -12,14 +12,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gif_core.artifacts.metrics import MetricsWriter
+from gif_core.artifacts import MetricsWriter
 from gif_core.evaluation.single_scores import PAIRS, PAIRS_FILE, SEARCHES, SEARCHES_FILE
-from gif_core.images.faces import Images
-from gif_core.protocols.ijb_protocol import RANKS, Identification, TemplateVerification
-from gif_core.protocols.pair_protocol import Verification, worst_errors
-from gif_core.protocols.pairs import Pairs
-from gif_core.protocols.roc import Roc
-from gif_core.protocols.scores import IDENTIFICATION_FILE, SCORES_FILE, FlagValues, _write_json, flags_of
+from gif_core.images import Images
+from gif_core.protocols import (
+    IDENTIFICATION_FILE,
+    RANKS,
+    SCORES_FILE,
+    FlagValues,
+    Identification,
+    Pairs,
+    Roc,
+    TemplateVerification,
+    Verification,
+    flags_of,
+    worst_errors,
+    write_json,
+)
 
 SCORES: Final = pa.schema(
     [
@@ -140,9 +149,9 @@ def write_scores(
     Identification among the enrolled has a file of its own, and its figures in the tables.
     """
     sets = {result.title: result.describe() for result in results}
-    _write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
+    write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
     if identification:
-        _write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
+        write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
     measured = [*results, identification] if identification else results
     rows = [row for result in measured for row in _rows(result, model)]
     pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")

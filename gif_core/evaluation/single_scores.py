@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from gif_core.protocols.ijb_protocol import Search
+from gif_core.protocols import Search
 
 People = NDArray[np.int64]
 PAIRS_FILE: Final = "pair_scores.parquet"

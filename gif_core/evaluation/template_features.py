@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from torch import nn
 
-from gif_core.backbones.features import embed_both
-from gif_core.images.faces import Images
-from gif_core.protocols.ijb_protocol import POOLED_AT_ONCE
+from gif_core.backbones import embed_both
+from gif_core.images import Images
+from gif_core.protocols import POOLED_AT_ONCE
 
 ALIGNMENT: Final = "five points to 112×112, least squares, bilinear, black border"
 VERSION: Final = 1

@@ -22,7 +22,7 @@ from gif_core.heads.sharded_softmax import (
     own_rank,
     processes,
 )
-from gif_core.runtime.sharded_rows import own_range
+from gif_core.runtime import own_range
 
 ROWS: Final = 505
 """The second part of the seed of the first rows."""

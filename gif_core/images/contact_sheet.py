@@ -29,7 +29,7 @@ Caption = Sequence[str]
 """The lines of text beside a row."""
 
 
-def contact_sheet(
+def draw_contact_sheet(
     faces: Faces, rows: Sequence[int], columns: int, captions: Sequence[Caption] = (), ending: str = ".jpg"
 ) -> bytes:
     """An image file with one row for each identity in `rows` and at most `columns` of its faces.

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.blocks import ImageBlock, gather
-from gif_core.readers import Reader
-from gif_core.readers.packed import PackedReader
-from gif_core.readers.spool import readable
-from gif_core.runtime.prefetching import prefetch
+from gif_core.images import ImageBlock, gather
+from gif_core.readers import PackedReader, Reader, readable
+from gif_core.runtime import prefetch
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.images.source_files import SourceFile
+from gif_core.images import SourceFile
 from gif_core.ingestion.catalogue import Catalogue
 from gif_core.readers import Reader
 from schemas.artifacts import Manifest

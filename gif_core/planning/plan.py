@@ -5,16 +5,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.digests import sha256_of
-from gif_core.artifacts.keys import artifact_key
-from gif_core.artifacts.tags import read_tag
-from gif_core.embedding.encoders.files import weights_file
-from gif_core.ingestion.incremental import find_base
-from gif_core.ingestion.ingest import describe_readers
-from gif_core.protocols.sets.describe import describe_set
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore, artifact_key, read_tag, sha256_of
+from gif_core.embedding.encoders import weights_file
+from gif_core.ingestion import describe_readers, find_base
+from gif_core.protocols.sets import describe_set
 from gif_core.readers import open_reader
-from gif_core.reporting.comparison import Scored, find_comparable
+from gif_core.reporting import Scored, find_comparable
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from gif_core.protocols.roc import Roc, UndefinedFiguresError, measure_roc, tar_at_far
 from gif_core.protocols.sets.ijb import Enrolment
 
-PROTOCOL: Final = "ijb-1"
+IJB_PROTOCOL: Final = "ijb-1"
 """Raise its number when the same features would get other figures."""
 FALSE_ACCEPT_RATES: Final = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FALSE_POSITIVE_RATES: Final = (0.01, 0.1)

@@ -14,7 +14,7 @@ Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
 """Rows whose direction is compared; bytes are raw pixels."""
 THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
 FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3, 1e-4)
-PROTOCOL: Final = "pairs-1"
+PAIR_PROTOCOL: Final = "pairs-1"
 """Raise its number when the same features would get other figures."""
 _CHUNK_NUMBERS: Final = 2**22
 

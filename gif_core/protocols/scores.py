@@ -38,7 +38,7 @@ def read_identification(evaluation: Artifact) -> Mapping[str, Any] | None:
     return _read_json(evaluation.path(IDENTIFICATION_FILE))
 
 
-def _write_json(path: Path, about: Mapping[str, Any]) -> None:
+def write_json(path: Path, about: Mapping[str, Any]) -> None:
     """JSON has no NaN: a figure that is undefined must be left out before."""
     path.write_text(json.dumps({"format": FORMAT, **about}, indent=1, allow_nan=False), "utf-8")
 

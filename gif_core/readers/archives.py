@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gif_core.images.source_files import LARGEST_IMAGE
+from gif_core.images import LARGEST_IMAGE
 from gif_core.readers.base import Fault
 from gif_core.readers.files import Blob, Window
 

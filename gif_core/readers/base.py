@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.checks import BadImageError
-from gif_core.images.source_files import SourceFile
+from gif_core.images import BadImageError, SourceFile
 
 Content = bytes | BadImageError
 """The image file's bytes, untouched, or why there are none."""

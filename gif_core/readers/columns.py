@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.images.source_files import LARGEST_IMAGE
+from gif_core.images import LARGEST_IMAGE
 from gif_core.readers.files import Blob, BlobFile
 from schemas.errors import GifError
 

@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from gif_core.images.source_files import SourceFile
+from gif_core.images import SourceFile
 from gif_core.readers.base import printable
 
 EDGE = 64 * 1024

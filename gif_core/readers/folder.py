@@ -18,10 +18,17 @@ import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
-from gif_core.images.alignment import align
-from gif_core.images.checks import BadImageError, ImageLimits, check_image
-from gif_core.images.landmarks import Landmarks, read_landmarks
-from gif_core.images.source_files import IMAGE_ENDINGS, LARGEST_IMAGE, SourceFile
+from gif_core.images import (
+    IMAGE_ENDINGS,
+    LARGEST_IMAGE,
+    BadImageError,
+    ImageLimits,
+    Landmarks,
+    SourceFile,
+    align,
+    check_image,
+    read_landmarks,
+)
 from gif_core.readers.base import Content, Fault, is_text, printable
 from gif_core.readers.files import fingerprint
 from schemas.ingestion import FolderSource

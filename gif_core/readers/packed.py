@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.blocks import ImageBlock, join
-from gif_core.images.source_files import SourceFile
+from gif_core.images import ImageBlock, SourceFile, join
 from gif_core.readers.base import Fault, People
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 

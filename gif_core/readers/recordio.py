@@ -19,12 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from gif_core.images.blocks import ImageBlock, gather
-from gif_core.images.source_files import SourceFile
+from gif_core.images import ImageBlock, SourceFile, gather
 from gif_core.readers.base import Fault
 from gif_core.readers.files import Blob
 from gif_core.readers.packed import PackedListing, PackedReader
-from gif_core.readers.records import DATA, Damage, Records, find_records, join_parts
+from gif_core.readers.recordio_framing import DATA, Damage, Records, find_records, join_parts
 from schemas.ingestion import RecordIOSource
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.checks import BadImageError
-from gif_core.images.source_files import SourceFile
+from gif_core.images import BadImageError, SourceFile
 from gif_core.readers.base import Content, Listing, Reader
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.source_files import SourceFile
+from gif_core.images import SourceFile
 from gif_core.readers.base import Content, Fault
 from gif_core.synthetic import draw_jpeg, sample_count
 from schemas.ingestion import SyntheticSource

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gif_core.images.checks import BadImageError
-from gif_core.images.source_files import LARGEST_IMAGE, SourceFile
+from gif_core.images import LARGEST_IMAGE, BadImageError, SourceFile
 from gif_core.readers.base import Content, Fault, People, is_label
 from gif_core.readers.columns import UnreadableTableError, explained, read_column, read_schema
 from gif_core.readers.files import Blob, find_blobs, fingerprint

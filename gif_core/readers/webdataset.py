@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.source_files import IMAGE_ENDINGS
+from gif_core.images import IMAGE_ENDINGS
 from gif_core.readers.archives import Member, scan_members
 from gif_core.readers.base import Fault, is_label
 from gif_core.readers.files import Blob

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gif_core.heads.tokens import TokenHeads
+from gif_core.heads import TokenHeads
 from gif_core.recognition.code_tree import NOBODY, CodeTree
 
 _MOST_NUMBERS: Final = 2**24

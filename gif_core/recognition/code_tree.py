@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.tokenization.codes import pack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.tokenization import Codes, CodeShape, pack_codes
 
 NOBODY: Final = -1
 """The child of a node that no code goes on to."""

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.heads.tokens import TokenHeads
+from gif_core.heads import TokenHeads
 from gif_core.recognition.beam_search import search_codes, token_log_chances
 from gif_core.recognition.code_tree import NOBODY, CodeTree
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.tokenization import Codes, CodeShape
 
 Method = Literal["codes", "reranked", "exhaustive"]
 """`codes`: the likeliest codes. `reranked`: the codes of a beam, by z·h. `exhaustive`: the largest z·h of all."""

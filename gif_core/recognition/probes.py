@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gif_core.images.faces import Faces, Images, decode
+from gif_core.images import Faces, Images, decode
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import Source, SyntheticSource
 

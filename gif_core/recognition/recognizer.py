@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gif_core.artifacts import Artifact
-from gif_core.backbones.features import embed_images
-from gif_core.images.landmarks import Landmarks
+from gif_core.backbones import embed_images
+from gif_core.images import Landmarks
 from gif_core.recognition.code_tree import NOBODY
 from gif_core.recognition.gallery import Gallery, Method
 from gif_core.recognition.thresholds import Calibration
-from gif_core.separation.code_vectors import open_code_vectors
-from gif_core.tokenization.code_table import read_codes
-from gif_core.training.model import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
+from gif_core.separation import open_code_vectors
+from gif_core.tokenization import read_codes
+from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
 from schemas.stages import StageName
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gif_core.artifacts import Artifact
-from gif_core.protocols.scores import flags_of, read_identification, read_scores
+from gif_core.protocols import flags_of, read_identification, read_scores
 from gif_core.recognition.gallery import Method
 from schemas.errors import GifError
 

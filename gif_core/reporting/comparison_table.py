@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings, shared_figures
-from gif_core.runtime.formatting import duration, figure_name, moment, percent, set_name, thousands
+from gif_core.runtime import duration, figure_name, moment, percent, set_name, thousands
 
 NOTHING: Final = "–"
 MOST_SETTINGS: Final = 30

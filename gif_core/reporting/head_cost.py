@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gif_core.tokenization.hierarchical_kmeans import CodeShape, code_shape
+from gif_core.tokenization import CodeShape, code_shape
 from schemas.artifacts import Manifest
 from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from gif_core.artifacts import Artifact
-from gif_core.runtime.formatting import duration, figure_name, percent, set_name, thousands
+from gif_core.runtime import duration, figure_name, percent, set_name, thousands
 from schemas.stages import StageName
 
 Figures = Mapping[str, float | int | str]
 
 
-def headlines(inputs: Mapping[StageName, Artifact]) -> list[tuple[str, str]]:
+def headline_rows(inputs: Mapping[StageName, Artifact]) -> list[tuple[str, str]]:
     """Data, codes, scores, cost."""
     faces, codes = inputs["ingestion"].manifest.metrics, inputs["tokenization"].manifest.metrics
     training = inputs["training"].manifest

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.errors import ArtifactDamagedError
-from gif_core.protocols.scores import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
+from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactMissingError, ArtifactStore
+from gif_core.protocols import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
 from gif_core.reporting.head_cost import code_dimension, size_of_head
-from gif_core.runtime.formatting import flag_words
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.runtime import flag_words
+from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
 from schemas.stages import SEEDED, STAGES, StageName
 from schemas.training import TrainingConfig

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.protocols.pair_protocol import THRESHOLDS_T
+from gif_core.protocols import THRESHOLDS_T
 
 DRAWS: Final = 701
 """The second part of the seed of the draws."""

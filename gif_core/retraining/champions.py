@@ -9,9 +9,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.decisions import ChampionError, _earlier, _path, _read, read_history, settle
-from gif_core.artifacts.tags import read_tag
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    ChampionError,
+    decision_path,
+    earlier_champion,
+    read_decision,
+    read_history,
+    read_tag,
+    settle,
+)
 from schemas.retraining import CHAMPION, Decision
 
 logger = logging.getLogger(__name__)
@@ -36,9 +45,9 @@ def _create(store: ArtifactStore, tag: str, history: list[Decision], fields: dic
     number = history[-1].number + 1 if history else 1
     entry = Decision(number=number, tag=tag, made_at=datetime.now(UTC), **fields)
     try:
-        store.storage.create(_path(tag, number), entry.model_dump_json(indent=1).encode())
+        store.storage.create(decision_path(tag, number), entry.model_dump_json(indent=1).encode())
     except FileExistsError:
-        return entry if _read(store, _path(tag, number)) == entry else None
+        return entry if read_decision(store, decision_path(tag, number)) == entry else None
     return entry
 
 
@@ -90,7 +99,7 @@ def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: st
     """Go back to the champion before the one in use, or to `to`, which must have been champion."""
 
     def decide(history: list[Decision]) -> dict[str, Any]:
-        key = _earlier(history, tag) if to is None else to
+        key = earlier_champion(history, tag) if to is None else to
         entry = next((each for each in reversed(history) if each.champion == key), None)
         if entry is None and not any(each.before == key for each in history):
             raise ChampionError(f"training/{key[:12]} was never {tag}: 'gif promote' makes a model one")

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, artifact_key
-from gif_core.planning.plan import stage_settings
-from gif_core.tokenization.code_table import PARQUET_FILE, check_identities
+from gif_core.planning import stage_settings
+from gif_core.tokenization import PARQUET_FILE, check_identities
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.retraining import CodesChoice, CodesPolicy, Decision, TrainingPolicy

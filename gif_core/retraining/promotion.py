@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
-from gif_core.evaluation.single_scores import PAIRS_FILE, SEARCHES_FILE
-from gif_core.protocols.scores import SCORES_FILE, read_scores
+from gif_core.evaluation import PAIRS_FILE, SEARCHES_FILE
+from gif_core.protocols import SCORES_FILE, read_scores
 from gif_core.retraining import bootstrap
 from gif_core.retraining.bootstrap import Figure, PairScores, Searches
-from gif_core.runtime.formatting import figure_name, set_name
+from gif_core.runtime import figure_name, set_name
 from schemas.errors import GifError
 from schemas.retraining import Compared, PromotionPolicy
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from gif_core.runtime.matrices import create_matrix, map_matrix
-from gif_core.runtime.sharded_rows import Rows
+from gif_core.runtime import Rows, create_matrix, map_matrix
 
 if TYPE_CHECKING:
     from gif_core.separation.descent import SeparationStep

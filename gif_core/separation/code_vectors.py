@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact
-from gif_core.runtime.matrices import map_tensor
+from gif_core.runtime import map_tensor
 
 
 def open_code_vectors(separation: Artifact) -> NDArray[np.float32]:

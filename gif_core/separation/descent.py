@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import Rows, unit_rows
+from gif_core.runtime import Rows, unit_rows
 from gif_core.separation.checkpoints import Checkpoints
 from gif_core.separation.equalisation import equalise
 from gif_core.separation.neighbourhoods import NEIGHBOURS, Neighbourhoods, nearest_of_all, sample

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import Rows, unit_rows
+from gif_core.runtime import Rows, unit_rows
 from gif_core.separation.potential import BLOCK, mean_cosine, pair_cosines
 
 BINS: Final = 200

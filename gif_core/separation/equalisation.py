@@ -13,7 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import Rows
+from gif_core.runtime import Rows
 from gif_core.separation.potential import mean_potential, uniform_limit
 
 CENTRINGS: Final = 5

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import Rows
+from gif_core.runtime import Rows
 
 NEIGHBOURS: Final = 10
 NEIGHBOUR_ROWS: Final = 2000

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime.sharded_rows import CHUNK, Rows
+from gif_core.runtime import CHUNK, Rows
 
 SAFE_EXPONENT: Final = 40.0
 """exp(2t) beyond it would overflow a sum in float32, so the exponent is shifted to end at 0."""

@@ -14,11 +14,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gif_core.runtime.devices import pick_device
-from gif_core.runtime.matrices import Matrix, map_matrix
-from gif_core.runtime.process_group import join_processes, leave_processes
-from gif_core.runtime.sharded_rows import CHUNK, Rows, own_range, unit_rows
-from gif_core.runtime.workers import end_with_parent
+from gif_core.runtime import (
+    CHUNK,
+    Matrix,
+    Rows,
+    end_with_parent,
+    join_processes,
+    leave_processes,
+    map_matrix,
+    own_range,
+    pick_device,
+    unit_rows,
+)
 from gif_core.separation.checkpoints import NAME, Checkpoints, write_rows
 from gif_core.separation.descent import SeparationStep, separate
 from schemas.separation import SeparationJob

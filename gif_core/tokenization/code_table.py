@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gif_core.tokenization.codes import pack_codes, unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes
+from gif_core.tokenization.codes import Codes, CodeShape, check_codes, pack_codes, unpack_codes
 from schemas.errors import GifError
 
 FORMAT_VERSION = 1

@@ -1,62 +1,117 @@
-"""From identities to codes and back, for millions at a time.
+"""Identity codes: their shape (length l, vocab size v), their checks, and packing into integers.
 
 Shapes: N identities of the table, M identities or codes that are asked for, L code length.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from schemas.tokenization import TokenizationConfig
+
+Codes = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.floating]
 
 Integers = npt.NDArray[np.int64]
 
-UNKNOWN = -1
-"""The identity of a code that nobody has."""
-ROOM = 8
-"""With at most so many possible codes for each one taken, a plain array finds the owner; else a search does."""
+
+@dataclass(frozen=True)
+class CodeShape:
+    """A code has `length` tokens (l), each in [0, range - 1] (v)."""
+
+    length: int
+    range: int
+
+    def capacity(self, level: int) -> int:
+        """How many identities may share their first `level` tokens: v^(l - level)."""
+        return int(self.range ** (self.length - level))
 
 
-class CodeIndex:
-    """The table of codes in both directions: identity i has code i."""
+@dataclass(frozen=True)
+class Prefixes:
+    """The distinct prefixes of one level, in lexicographic order."""
 
-    def __init__(self, codes_NL: Codes, shape: CodeShape) -> None:
-        self.codes_NL, self.shape = codes_NL, shape
-        packed_N = pack_codes(codes_NL, shape)
-        self._find: Callable[[Integers], Integers]
-        if shape.capacity(0) <= ROOM * len(codes_NL):
-            owner_C = np.full(shape.capacity(0), UNKNOWN, dtype=np.int64)
-            owner_C[packed_N] = np.arange(len(codes_NL))
-            self._find = owner_C.__getitem__
-        else:
-            order_N = np.argsort(packed_N, kind="stable")
-            self._find = partial(_search, packed_N[order_N], order_N)
-
-    def codes_of(self, identities_M: npt.NDArray[np.integer]) -> Codes:
-        """The codes of these identities."""
-        outside_M = (identities_M < 0) | (identities_M >= len(self.codes_NL))
-        if outside_M.any():
-            wrong = int(identities_M[outside_M][0])
-            raise ValueError(f"there is no identity {wrong}: they go from 0 to {len(self.codes_NL) - 1}")
-        codes_ML: Codes = self.codes_NL[identities_M]
-        return codes_ML
-
-    def identities_of(self, codes_ML: npt.NDArray[np.integer]) -> Integers:
-        """The identities that have these codes, -1 where nobody has one."""
-        if codes_ML.ndim != 2 or codes_ML.shape[1] != self.shape.length:
-            raise ValueError(f"a code has {self.shape.length} tokens; these are of shape {codes_ML.shape}")
-        # A token outside the range would be packed into the number of some other code.
-        valid_M = ((codes_ML >= 0) & (codes_ML < self.shape.range)).all(axis=1)
-        packed_M = np.where(valid_M, pack_codes(codes_ML, self.shape), 0)
-        return np.where(valid_M, self._find(packed_M), UNKNOWN)
+    level: int
+    node_N: npt.NDArray[np.int64]
+    """The prefix each identity has."""
+    first_P: npt.NDArray[np.int64]
+    """One identity that has the prefix."""
+    size_P: npt.NDArray[np.int64]
 
 
-def _search(sorted_N: Integers, identity_N: Integers, packed_M: Integers) -> Integers:
-    """The identity of each number, found by bisection."""
-    place_M = np.minimum(np.searchsorted(sorted_N, packed_M), len(sorted_N) - 1)
-    return np.where(sorted_N[place_M] == packed_M, identity_N[place_M], UNKNOWN)
+def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
+    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `largest_range`.
+
+    A scalar code has l=1 and v=m.
+
+    v falls as l grows. With v <= 20 it is also at least 5, as the paper wants, whenever there are more than 20
+    identities: the next shorter code would need v > 20, and 20^(1/2) rounds up to 5.
+    """
+    if num_identities < 1:
+        raise ValueError(f"{num_identities} identities cannot have codes")
+    length = config.length or 1
+    chosen_here = config.length is None and config.mode != "scalar"
+    while chosen_here and config.largest_range**length < num_identities:
+        length += 1
+    shape = CodeShape(length, _ceil_root(num_identities, length))
+    if shape.capacity(0) >= 2**63:
+        raise ValueError(f"codes of length={length} and range={shape.range} do not fit 63 bits: shorten them")
+    return shape
+
+
+def draw_codes(num_identities: int, shape: CodeShape, *, seed: int) -> Codes:
+    """Atomic codes: as many different ones of all v^l, drawn at random. With l=1 the scalar label of each identity."""
+    if not 1 <= num_identities <= shape.capacity(0):
+        raise ValueError(f"{num_identities} identities do not fit codes of length={shape.length} range={shape.range}")
+    if shape.length == 1:
+        return np.arange(num_identities, dtype=np.int32).reshape(-1, 1)
+    number_N = np.random.default_rng(seed).choice(shape.capacity(0), num_identities, replace=False)
+    capacity_L = np.array([shape.capacity(level + 1) for level in range(shape.length)])
+    codes_NL: Codes = (number_N[:, None] // capacity_L % shape.range).astype(np.int32)
+    return codes_NL
+
+
+def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
+    """Raise `ValueError` naming the first token out of range, prefix above its capacity, or shared code."""
+    if codes_NL.ndim != 2 or codes_NL.shape[1] != shape.length or not np.issubdtype(codes_NL.dtype, np.integer):
+        raise ValueError(f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}")
+    outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.range))
+    if len(outside):
+        row, place = outside[0]
+        raise ValueError(
+            f"token {place + 1} of identity {row} is {codes_NL[row, place]}, outside [0, {shape.range - 1}]"
+        )
+    for prefixes in walk_prefixes(codes_NL, shape):
+        capacity = shape.capacity(prefixes.level)
+        over = np.flatnonzero(prefixes.size_P > capacity)
+        if len(over):
+            prefix = codes_NL[prefixes.first_P[over[0]], : prefixes.level].tolist()
+            who = np.flatnonzero(prefixes.node_N == over[0])[:2].tolist()
+            kind = "code" if prefixes.level == shape.length else "prefix"
+            size = prefixes.size_P[over[0]]
+            raise ValueError(f"{kind} {prefix} is shared by {size} identities, {who} among them, above {capacity}")
+
+
+def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterator[Prefixes]:
+    """The nodes of the code tree, level 0 (the root) to l (the codes themselves)."""
+    node_N = np.zeros(len(codes_NL), dtype=np.int64)
+    for level in range(shape.length + 1):
+        key_N = node_N * shape.range + codes_NL[:, level - 1] if level else node_N
+        _, first_P, node_N, size_P = np.unique(key_N, return_index=True, return_inverse=True, return_counts=True)
+        yield Prefixes(level, node_N, first_P, size_P)
+
+
+def _ceil_root(number: int, degree: int) -> int:
+    """The smallest integer v with v^degree >= number: a floating-point root, put right in integers."""
+    root: int = max(1, round(number ** (1 / degree)))
+    while root**degree < number:
+        root += 1
+    while root > 1 and (root - 1) ** degree >= number:
+        root -= 1
+    return root
 
 
 def pack_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Integers:

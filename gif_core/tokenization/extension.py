@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gif_core.tokenization.codes import Integers, pack_codes, unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes, code_shape
-from gif_core.tokenization.node_sums import Floats, chunks, sum_rows, unit_rows
+from gif_core.tokenization.codes import Codes, CodeShape, Integers, check_codes, code_shape, pack_codes, unpack_codes
+from gif_core.tokenization.prefix_sums import Floats, chunks, sum_rows, unit_rows
 from schemas.tokenization import TokenizationConfig
 
 LATER = 4.0

@@ -14,26 +14,10 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from gif_core.tokenization.assignment import assign_bounded, refuse_not_finite
+from gif_core.tokenization.codes import Codes, CodeShape, Rows, Vectors
 from gif_core.tokenization.kmeans import bounded_kmeans
-from schemas.tokenization import TokenizationConfig
-
-Codes = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
-Vectors = npt.NDArray[np.floating]
 
 _BLOCK = 8192
-
-
-@dataclass(frozen=True)
-class CodeShape:
-    """A code has `length` tokens (l), each in [0, range - 1] (v)."""
-
-    length: int
-    range: int
-
-    def capacity(self, level: int) -> int:
-        """How many identities may share their first `level` tokens: v^(l - level)."""
-        return int(self.range ** (self.length - level))
 
 
 @dataclass(frozen=True)
@@ -43,38 +27,6 @@ class TokenizationStep:
     done: int
     total: int
     codes_NL: Codes | None = None
-
-
-@dataclass(frozen=True)
-class Prefixes:
-    """The distinct prefixes of one level, in lexicographic order."""
-
-    level: int
-    node_N: npt.NDArray[np.int64]
-    """The prefix each identity has."""
-    first_P: npt.NDArray[np.int64]
-    """One identity that has the prefix."""
-    size_P: npt.NDArray[np.int64]
-
-
-def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
-    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `largest_range`.
-
-    A scalar code has l=1 and v=m.
-
-    v falls as l grows. With v <= 20 it is also at least 5, as the paper wants, whenever there are more than 20
-    identities: the next shorter code would need v > 20, and 20^(1/2) rounds up to 5.
-    """
-    if num_identities < 1:
-        raise ValueError(f"{num_identities} identities cannot have codes")
-    length = config.length or 1
-    chosen_here = config.length is None and config.mode != "scalar"
-    while chosen_here and config.largest_range**length < num_identities:
-        length += 1
-    shape = CodeShape(length, _ceil_root(num_identities, length))
-    if shape.capacity(0) >= 2**63:
-        raise ValueError(f"codes of length={length} and range={shape.range} do not fit 63 bits: shorten them")
-    return shape
 
 
 def tokenize(
@@ -112,48 +64,6 @@ def tokenize(
                 yield TokenizationStep(done, total)
             nodes = children
     yield TokenizationStep(total, total, codes_NL)
-
-
-def draw_codes(num_identities: int, shape: CodeShape, *, seed: int) -> Codes:
-    """Atomic codes: as many different ones of all v^l, drawn at random. With l=1 the scalar label of each identity."""
-    if not 1 <= num_identities <= shape.capacity(0):
-        raise ValueError(f"{num_identities} identities do not fit codes of length={shape.length} range={shape.range}")
-    if shape.length == 1:
-        return np.arange(num_identities, dtype=np.int32).reshape(-1, 1)
-    number_N = np.random.default_rng(seed).choice(shape.capacity(0), num_identities, replace=False)
-    capacity_L = np.array([shape.capacity(level + 1) for level in range(shape.length)])
-    codes_NL: Codes = (number_N[:, None] // capacity_L % shape.range).astype(np.int32)
-    return codes_NL
-
-
-def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
-    """Raise `ValueError` naming the first token out of range, prefix above its capacity, or shared code."""
-    if codes_NL.ndim != 2 or codes_NL.shape[1] != shape.length or not np.issubdtype(codes_NL.dtype, np.integer):
-        raise ValueError(f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}")
-    outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.range))
-    if len(outside):
-        row, place = outside[0]
-        raise ValueError(
-            f"token {place + 1} of identity {row} is {codes_NL[row, place]}, outside [0, {shape.range - 1}]"
-        )
-    for prefixes in walk_prefixes(codes_NL, shape):
-        capacity = shape.capacity(prefixes.level)
-        over = np.flatnonzero(prefixes.size_P > capacity)
-        if len(over):
-            prefix = codes_NL[prefixes.first_P[over[0]], : prefixes.level].tolist()
-            who = np.flatnonzero(prefixes.node_N == over[0])[:2].tolist()
-            kind = "code" if prefixes.level == shape.length else "prefix"
-            size = prefixes.size_P[over[0]]
-            raise ValueError(f"{kind} {prefix} is shared by {size} identities, {who} among them, above {capacity}")
-
-
-def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterator[Prefixes]:
-    """The nodes of the code tree, level 0 (the root) to l (the codes themselves)."""
-    node_N = np.zeros(len(codes_NL), dtype=np.int64)
-    for level in range(shape.length + 1):
-        key_N = node_N * shape.range + codes_NL[:, level - 1] if level else node_N
-        _, first_P, node_N, size_P = np.unique(key_N, return_index=True, return_inverse=True, return_counts=True)
-        yield Prefixes(level, node_N, first_P, size_P)
 
 
 @dataclass(frozen=True)
@@ -218,13 +128,3 @@ def _number_small_nodes(codes_NL: Codes, nodes: list[Rows], level: int, most: in
     rows_N = np.concatenate(small)
     codes_NL[rows_N, level:] = np.concatenate([np.arange(len(rows)) for rows in small])[:, None]
     return codes_NL[rows_N, level:].size
-
-
-def _ceil_root(number: int, degree: int) -> int:
-    """The smallest integer v with v^degree >= number: a floating-point root, put right in integers."""
-    root: int = max(1, round(number ** (1 / degree)))
-    while root**degree < number:
-        root += 1
-    while root > 1 and (root - 1) ** degree >= number:
-        root -= 1
-    return root

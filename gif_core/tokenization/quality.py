@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, Prefixes, walk_prefixes
+from gif_core.tokenization.codes import Codes, CodeShape, Prefixes, walk_prefixes
 from gif_core.tokenization.kmeans import spherical_kmeans
-from gif_core.tokenization.node_sums import Floats, sum_rows, unit_rows
+from gif_core.tokenization.prefix_sums import Floats, sum_rows, unit_rows
 
 Integers = npt.NDArray[np.int64]
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
-from gif_core.tokenization.code_means import PrefixLevel, in_blocks
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, Rows, Vectors
+from gif_core.tokenization.codes import Codes, CodeShape, Rows, Vectors
+from gif_core.tokenization.prefix_sums import PrefixLevel, in_blocks
 
 Matrix = npt.NDArray[np.float32]
 

@@ -6,7 +6,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from gif_core.heads.base import Head
+from gif_core.heads import Head
 
 
 class KeptBuffers:

@@ -15,13 +15,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.artifacts import Checkpoint, Checkpoints
+from gif_core.runtime import ProcessGroup
 from schemas.artifacts import StoredFile
 from schemas.errors import GifError
 
 if TYPE_CHECKING:
-    from gif_core.heads.base import Head
+    from gif_core.heads import Head
     from gif_core.training.step import TrainingState
     from gif_core.training.trainer import TrainingReport
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.runtime import ProcessGroup
 
 
 def synchronise_batch_norm(model: nn.Module, group: ProcessGroup) -> nn.Module:

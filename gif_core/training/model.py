@@ -10,10 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from gif_core.artifacts import Artifact
-from gif_core.artifacts.checkpoints import Checkpoint
-from gif_core.backbones.factory import build_backbone
-from gif_core.heads.tokens import TokenHeads
+from gif_core.artifacts import Artifact, Checkpoint
+from gif_core.backbones import build_backbone
+from gif_core.heads import TokenHeads
 from gif_core.training.checkpoints import BACKBONE, HEAD, ROWS, WEIGHT, load_tensors, read_rows
 from schemas.errors import GifError
 from schemas.training import TrainingConfig

@@ -14,10 +14,9 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from gif_core.heads.base import Head
-from gif_core.images.pixels import normalize_pixels
-from gif_core.runtime.interrupts import postponed_interrupts
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.heads import Head
+from gif_core.images import normalize_pixels
+from gif_core.runtime import ProcessGroup, postponed_interrupts
 from gif_core.training.buffers import KeptBuffers
 from gif_core.training.data.loader import Batch
 from gif_core.training.oom import memory_explained

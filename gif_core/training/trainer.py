@@ -16,10 +16,10 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, AdamW, Optimizer
 
-from gif_core.backbones.factory import build_backbone
-from gif_core.heads.factory import build_head
-from gif_core.images.faces import Faces
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.backbones import build_backbone
+from gif_core.heads import build_head
+from gif_core.images import Faces
+from gif_core.runtime import ProcessGroup
 from gif_core.training.data.loader import load_batches
 from gif_core.training.data.sampler import epoch_shape, plan_batches
 from gif_core.training.global_batch_norm import synchronise_batch_norm

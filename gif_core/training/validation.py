@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gif_core.backbones.features import embed_images
-from gif_core.images.faces import Faces
-from gif_core.protocols.pair_protocol import check_pairs, pair_distances, verify_distances
-from gif_core.protocols.pairs import Pairs, draw_pairs
-from gif_core.protocols.sets.pairs import PairSet, open_pairs
+from gif_core.backbones import embed_images
+from gif_core.images import Faces
+from gif_core.protocols import Pairs, check_pairs, draw_pairs, pair_distances, verify_distances
+from gif_core.protocols.sets import PairSet, open_pairs
 from schemas.errors import GifError
 from schemas.training import TrainingJob
 

@@ -16,13 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.checkpoints import Checkpoints
-from gif_core.images.faces import Faces
-from gif_core.runtime.matrices import map_tensor
-from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
-from gif_core.runtime.workers import describe_fault, end_with_parent
-from gif_core.tokenization.code_table import read_codes
+from gif_core.artifacts import ArtifactStore, Checkpoints
+from gif_core.images import Faces
+from gif_core.runtime import ProcessGroup, describe_fault, end_with_parent, join_processes, leave_processes, map_tensor
+from gif_core.tokenization import read_codes
 from gif_core.training.checkpoints import check_shared, load_state, load_weights, save_state
 from gif_core.training.trainer import Training, TrainingReport, begin_training
 from gif_core.training.validation import prepare_look

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.faces import Faces
+from gif_core.images import Faces
 from gif_core.writers.base import Crowd, Face, Writer
 from schemas.errors import GifError
 

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import BinaryIO, Final, TextIO
 
-from gif_core.images.faces import IMAGE_SIZE
+from gif_core.images import IMAGE_SIZE
 from gif_core.writers.base import Crowd, Face, check_count
 
 MAGIC: Final = struct.pack("<I", 0xCED7230A)

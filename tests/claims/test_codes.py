@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.extension import extend
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes, tokenize
-from gif_core.tokenization.quality import code_quality, nearest_neighbours
+from gif_core.tokenization import Codes, CodeShape, check_codes, code_quality, extend, tokenize, unpack_codes
+from gif_core.tokenization.quality import nearest_neighbours
 
 Vectors = NDArray[np.float32]
 SHAPE = CodeShape(4, 7)

@@ -7,11 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from gif_core.runtime.sharded_rows import Rows
-from gif_core.separation.descent import SeparationStep, separated
-from gif_core.separation.distances import separation_scores
-from gif_core.separation.neighbourhoods import neighbours_kept
-from gif_core.separation.potential import batch_gradient
+from gif_core.runtime import Rows
+from gif_core.separation import SeparationStep, batch_gradient, neighbours_kept, separated, separation_scores
 from schemas.separation import SeparationConfig
 
 GAP = 0.01

@@ -6,7 +6,7 @@ import pytest
 
 from flows.pipeline import gif
 from gif_core.artifacts import ArtifactStore
-from gif_core.protocols.scores import read_scores
+from gif_core.protocols import read_scores
 from schemas.loading import load_config
 
 

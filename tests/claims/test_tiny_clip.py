@@ -5,8 +5,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
-from gif_core.embedding.encoders.tiny_clip import TEST_SEED, zero_shot
+from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
+from gif_core.embedding.encoders.tiny_clip import TEST_SEED
 from gif_core.synthetic import describe, draw_face, identity_attributes
 from schemas.embedding import EmbeddingConfig
 

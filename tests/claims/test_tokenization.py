@@ -5,11 +5,19 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from gif_core.tokenization import (
+    Codes,
+    CodeShape,
+    align_tokens,
+    bounded_kmeans,
+    draw_codes,
+    mean_cosines,
+    spherical_kmeans,
+    sum_by_prefix,
+    tokenize,
+)
 from gif_core.tokenization.assignment import assign_bounded
-from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, draw_codes, tokenize
-from gif_core.tokenization.kmeans import bounded_kmeans, mean_directions, spherical_kmeans
-from gif_core.tokenization.token_alignment import align_tokens
+from gif_core.tokenization.kmeans import mean_directions
 
 Vectors = npt.NDArray[np.float32]
 SHAPE = CodeShape(3, 10)

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from flows.pipeline import gif
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.protocols.scores import read_scores
-from gif_core.separation.distances import separation_scores
+from gif_core.protocols import read_scores
+from gif_core.separation import separation_scores
 from schemas.artifacts import RunRecord
 from schemas.loading import load_config
 

@@ -8,8 +8,7 @@ import hashlib
 import os
 import sys
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.checkpoints import Checkpoints, checkpoint_folder
+from gif_core.artifacts import ArtifactStore, Checkpoints, checkpoint_folder
 
 KEY = "a" * 64
 

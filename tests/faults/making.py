@@ -6,8 +6,7 @@ It says when it has begun, and goes on when it reads a line.
 import sys
 from collections.abc import Callable
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.leases import only_one
+from gif_core.artifacts import ArtifactStore, only_one
 
 KEY = "b" * 64
 

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore, leases
+from gif_core.artifacts import ArtifactStore, find_leftovers, leases, only_one, remove_leftovers
 from gif_core.artifacts.attempts import attempt_name
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers
-from gif_core.artifacts.leases import LEASES, only_one
+from gif_core.artifacts.leases import LEASES
 from tests.faults.making import KEY, make
 
 SCRIPT = Path(__file__).with_name("making.py")

@@ -19,9 +19,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.gc import verify_artifacts
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts import ArtifactStore, list_runs, verify_artifacts
 from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 

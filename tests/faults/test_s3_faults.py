@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from flows import stages
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import (
+    ArtifactStore,
+    StoreAwayError,
+    StoreError,
+    cache_folder,
+    find_leftovers,
+    list_runs,
+    only_one,
+    remove_leftovers,
+    verify_artifacts,
+)
 from gif_core.artifacts import remote as remote_module
-from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.errors import StoreAwayError, StoreError, StoreRefusedError
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
-from gif_core.artifacts.leases import only_one
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts.errors import StoreRefusedError
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import STAGES

@@ -11,14 +11,19 @@ import pytest
 from prefect import flow
 
 from flows.stages import run_stages
-from gif_core.artifacts import ArtifactStore, FileDamagedError
+from gif_core.artifacts import (
+    ArtifactStore,
+    FileDamagedError,
+    Storage,
+    cache_folder,
+    condemning,
+    find_leftovers,
+    list_runs,
+    remove_leftovers,
+    verify_artifacts,
+)
 from gif_core.artifacts.attempts import MARKER, this_host
-from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.damage import condemning
 from gif_core.artifacts.errors import DiskFullError
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
-from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.storage import Storage
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName

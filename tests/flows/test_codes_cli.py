@@ -10,10 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.tokenization.code_table import read_codes, write_code_table
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.artifacts import ArtifactStore, begin_run, save_run
+from gif_core.tokenization import Codes, CodeShape, read_codes, write_code_table
 from schemas.artifacts import StageRecord
 from schemas.run import RunConfig
 

@@ -19,8 +19,7 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterNam
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, State
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts import ArtifactStore, list_runs
 from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 

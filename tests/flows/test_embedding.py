@@ -13,8 +13,8 @@ from flows.embedding import embedding
 from flows.ingestion import ingestion
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.parts import parts_of
-from gif_core.backbones.safe_loading import WeightsError
-from gif_core.embedding.identity_vectors import Part, vectors_of
+from gif_core.backbones import WeightsError
+from gif_core.embedding import Part, vectors_of
 from schemas.loading import load_config
 from schemas.run import RunConfig
 from tasks.embedding import compute_part

@@ -9,11 +9,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.tags import move_tag
-from gif_core.backbones.factory import build_backbone
-from gif_core.retraining.champions import promote
+from gif_core.artifacts import ArtifactStore, begin_run, move_tag, save_run
+from gif_core.backbones import build_backbone
+from gif_core.retraining import promote
 from gif_core.synthetic import draw_jpeg
 from gif_core.training import export as exporting
 from schemas.artifacts import ArtifactRef, StageRecord

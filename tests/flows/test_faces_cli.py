@@ -13,12 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli.faces import Format
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.artifacts import ArtifactStore, begin_run, save_run
 from gif_core.ingestion.shards import FaceBatch, ShardFile
 from gif_core.protocols.sets.bin import parse_pair_file
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.tokenization import CodeShape, write_code_table
 from gif_core.writers import FORMATS
 from schemas.artifacts import ArtifactRef, StageRecord
 from schemas.run import RunConfig

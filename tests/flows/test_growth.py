@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from flows.ingestion import ingestion
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.images.faces import Faces
-from gif_core.planning.plan import plan_stages
+from gif_core.images import Faces
+from gif_core.planning import plan_stages
 from gif_core.readers import FolderReader
 from gif_core.readers.base import Content
 from gif_core.synthetic import draw_jpeg

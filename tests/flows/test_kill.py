@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import ArtifactStore, find_leftovers, list_runs, remove_leftovers, verify_artifacts
 from gif_core.artifacts.attempts import MARKER
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
-from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.store import MANIFEST
 from schemas.stages import STAGES, StageName
 

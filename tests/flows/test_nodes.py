@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts import ArtifactStore, list_runs
 from tests.conftest import free_port
 
 GIF = str(Path(sys.executable).with_name("gif"))

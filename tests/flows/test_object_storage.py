@@ -16,10 +16,8 @@ from prefect.client.schemas.filters import LogFilter
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.credentials import NAMES, CredentialsError, load_credentials
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.gc import find_leftovers, verify_artifacts
+from gif_core.artifacts import ArtifactStore, find_leftovers, list_runs, verify_artifacts
 from gif_core.artifacts.leases import LEASES
-from gif_core.artifacts.runs import list_runs
 from schemas.stages import STAGES
 
 GIF = str(Path(sys.executable).with_name("gif"))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.pipeline import gif
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.sql import open_database, query
+from gif_core.artifacts import ArtifactStore, open_database, query
 from schemas.run import RunConfig
 from schemas.stages import STAGES
 

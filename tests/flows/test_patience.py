@@ -7,8 +7,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.states import State
 
 from flows.pipeline import gif
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import list_runs
+from gif_core.artifacts import ArtifactStore, list_runs
 from schemas.loading import load_config
 from schemas.run import RunConfig
 from tests.flows.recorded import stage_of, task_runs

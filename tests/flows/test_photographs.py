@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.pipeline import gif
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.gc import verify_artifacts
+from gif_core.artifacts import ArtifactStore, verify_artifacts
 from schemas.loading import load_config
 from schemas.stages import STAGES
 

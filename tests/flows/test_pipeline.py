@@ -20,12 +20,18 @@ from prefect.serializers import JSONSerializer
 
 from flows.pipeline import gif
 from flows.tokenization import tokenization
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.gc import find_leftovers, verify_artifacts
-from gif_core.artifacts.runs import find_run, list_runs
-from gif_core.artifacts.tags import list_tags
-from gif_core.protocols.scores import read_scores
-from gif_core.runtime.formatting import percent
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    find_leftovers,
+    find_run,
+    list_runs,
+    list_tags,
+    verify_artifacts,
+)
+from gif_core.protocols import read_scores
+from gif_core.runtime import percent
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.loading import load_config
 from schemas.run import RunConfig

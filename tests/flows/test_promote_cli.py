@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.decisions import read_history
-from gif_core.artifacts.metrics import MetricsWriter
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.tags import read_tag
-from gif_core.retraining.champions import enter_verdict
+from gif_core.artifacts import Artifact, ArtifactStore, MetricsWriter, begin_run, read_history, read_tag, save_run
+from gif_core.retraining import enter_verdict
 from schemas.artifacts import MadeFrom, StageRecord
 from schemas.loading import load_config
 from schemas.retraining import Compared

@@ -16,25 +16,19 @@ import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.tags import move_tag, resolve
-from gif_core.backbones.factory import build_backbone
-from gif_core.backbones.features import embed_images
-from gif_core.evaluation.results import SetResult, pair_figures, write_scores
-from gif_core.heads.tokens import TokenHeads
-from gif_core.images.faces import Faces
-from gif_core.ingestion.ingest import ingest
-from gif_core.protocols.pair_protocol import pair_distances, verify_distances
-from gif_core.protocols.pairs import draw_pairs
+from gif_core.artifacts import Artifact, ArtifactStore, begin_run, move_tag, resolve, save_run
+from gif_core.backbones import build_backbone, embed_images
+from gif_core.evaluation import SetResult, pair_figures, write_scores
+from gif_core.heads import TokenHeads
+from gif_core.images import Faces
+from gif_core.ingestion import ingest
+from gif_core.protocols import draw_pairs, pair_distances, verify_distances
 from gif_core.protocols.sets.synthetic import FIRST_PERSON
 from gif_core.readers import open_reader
-from gif_core.retraining.champions import promote
-from gif_core.synthetic import draw_face, draw_jpeg
-from gif_core.synthetic.landmarks import find_landmarks
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape, draw_codes
-from gif_core.training.model import open_backbone
+from gif_core.retraining import promote
+from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks
+from gif_core.tokenization import CodeShape, draw_codes, write_code_table
+from gif_core.training import open_backbone
 from schemas.artifacts import StageRecord
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName

@@ -22,17 +22,12 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.pipeline import gif
 from flows.retrain import retrain
 from flows.training import training
-from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactStore, list_runs, read_history, read_tag, verify_artifacts
 from gif_core.artifacts.attempts import MARKER
-from gif_core.artifacts.decisions import read_history
-from gif_core.artifacts.gc import verify_artifacts
-from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.tags import read_tag
-from gif_core.retraining.champions import promote
-from gif_core.retraining.promotion import judge
-from gif_core.separation.code_vectors import open_code_vectors
+from gif_core.retraining import judge, promote
+from gif_core.separation import open_code_vectors
 from gif_core.synthetic import draw_jpeg
-from gif_core.tokenization.code_table import read_codes
+from gif_core.tokenization import read_codes
 from schemas.loading import load_config
 from schemas.retraining import RetrainingPolicy
 from schemas.run import RunConfig

@@ -17,11 +17,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.retrain import retrain
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.decisions import read_history
-from gif_core.artifacts.runs import list_runs
-from gif_core.artifacts.tags import read_tag
-from gif_core.retraining.promotion import judge
+from gif_core.artifacts import ArtifactStore, list_runs, read_history, read_tag
+from gif_core.retraining import judge
 from gif_core.synthetic import draw_jpeg
 from schemas.retraining import Decision
 from schemas.stages import STAGES

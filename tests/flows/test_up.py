@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.runs import list_runs
-from gif_core.runtime.process_trees import MARK, find_family
+from gif_core.artifacts import ArtifactStore, list_runs
+from gif_core.runtime import MARK
+from gif_core.runtime.process_trees import find_family
 from schemas.stages import STAGES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")

@@ -11,18 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gif_core.artifacts import Artifact, ArtifactStore, Draft, artifact_key
-from gif_core.artifacts.metrics import MetricsWriter
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, MetricsWriter, artifact_key
+from gif_core.evaluation import SetResult
 from gif_core.evaluation import results as score_files
-from gif_core.evaluation.results import SetResult
-from gif_core.ingestion.ingest import ingest
-from gif_core.protocols.roc import Roc
+from gif_core.ingestion import ingest
+from gif_core.protocols import Roc
 from gif_core.readers import open_reader
-from gif_core.reporting.page import write_report
+from gif_core.reporting import write_report
 from gif_core.reporting.scored_runs import ScoredRun
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import code_shape
-from gif_core.tokenization.quality import QUALITY_FILE, code_quality
+from gif_core.tokenization import QUALITY_FILE, code_quality, code_shape, write_code_table
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 

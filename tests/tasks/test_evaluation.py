@@ -13,16 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import save_file
 
-from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.artifacts.gc import find_leftovers
+from gif_core.artifacts import Artifact, ArtifactStore, find_leftovers
 from gif_core.artifacts.parts import parts_of
-from gif_core.backbones.factory import build_backbone
-from gif_core.ingestion.ingest import ingest
+from gif_core.backbones import build_backbone
+from gif_core.ingestion import ingest
+from gif_core.protocols.sets import write_bin_twin, write_ijb_twin
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.protocols.sets.synthetic import write_bin_twin, write_ijb_twin
 from gif_core.readers import open_reader
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.pair_file import write_pair_file
+from gif_core.writers import Crowd, Face, write_pair_file
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName

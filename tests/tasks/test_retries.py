@@ -9,8 +9,8 @@ from httpx import ConnectError
 from prefect.task_engine import TaskRunTimeoutError
 from pydantic import ValidationError
 
-from gif_core.artifacts.errors import ArtifactDamagedError, StoreAwayError
-from gif_core.training.data.decoders import DecoderError
+from gif_core.artifacts import ArtifactDamagedError, StoreAwayError
+from gif_core.training.data import DecoderError
 from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig

@@ -5,7 +5,7 @@ import pytest
 import torch
 from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 
-from gif_core.runtime.devices import own_device
+from gif_core.runtime import own_device
 from schemas.execution import ExecutionConfig
 from tasks.runners import open_runner, parts_at_once, runner_kind, threads_per_part
 

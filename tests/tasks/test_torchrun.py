@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gif_core.artifacts.errors import StoreAwayError
-from gif_core.runtime.devices import pick_device
-from gif_core.runtime.process_group import join_processes
+from gif_core.artifacts import StoreAwayError
+from gif_core.runtime import join_processes, pick_device
 from gif_core.runtime.workers import _is_running
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig

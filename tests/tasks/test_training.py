@@ -14,16 +14,12 @@ import torch
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
-from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactStore, Draft
-from gif_core.artifacts.errors import StoreAwayError
-from gif_core.protocols.sets.synthetic import write_bin_twin
-from gif_core.runtime.process_group import ProcessGroup
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
-from gif_core.training.model import load_backbone, save_model
+from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactStore, Draft, StoreAwayError
+from gif_core.protocols.sets import write_bin_twin
+from gif_core.runtime import ProcessGroup
+from gif_core.tokenization import CodeShape, write_code_table
+from gif_core.training import TrainingReport, load_backbone, open_checkpoints, run_job, save_model
 from gif_core.training.step import Stepper
-from gif_core.training.trainer import TrainingReport
-from gif_core.training.worker import open_checkpoints, run_job
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig

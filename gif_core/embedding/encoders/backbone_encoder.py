@@ -4,10 +4,7 @@ from typing import Final
 
 import torch
 
-from gif_core.backbones.base import Backbone
-from gif_core.backbones.factory import build_backbone
-from gif_core.backbones.safe_loading import WeightsError
-from gif_core.backbones.weights import USUAL, open_foreign_backbone
+from gif_core.backbones import USUAL, Backbone, WeightsError, build_backbone, open_foreign_backbone
 from gif_core.embedding.encoders.base import ImageEncoder
 from gif_core.embedding.encoders.files import RANDOM, weights_file
 from gif_core.embedding.encoders.preprocessing import Preprocessing

@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
+from gif_core.backbones import WeightsError, load_weights, read_weights
 from gif_core.embedding.encoders.base import ImageEncoder
 from gif_core.embedding.encoders.files import RANDOM, weights_file
 from gif_core.embedding.encoders.preprocessing import Preprocessing

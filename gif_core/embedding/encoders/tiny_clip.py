@@ -20,8 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder, open_clip, quiet
-from gif_core.synthetic import describe, draw_face, identity_attributes
-from gif_core.synthetic.captions import TEMPLATES, answers, caption, prompts, questions
+from gif_core.synthetic import TEMPLATES, answers, caption, describe, draw_face, identity_attributes, prompts, questions
 
 MARGIN: Final = 4
 """Pixels around the network's input, so that a crop of it can be shifted."""

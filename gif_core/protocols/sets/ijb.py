@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gif_core.images.alignment import are_usable
-from gif_core.images.load import load_each, read_face
+from gif_core.images import are_usable, load_each, read_face
 from gif_core.protocols.sets.files import Columns, EvaluationFileError, EvaluationFiles, Kind, read_columns
 
 IjbName = Literal["IJB-B", "IJB-C"]

@@ -11,10 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gif_core.images.faces import Images
-from gif_core.images.landmarks import Landmarks, read_landmarks
-from gif_core.images.load import load_each, read_face
-from gif_core.images.source_files import IMAGE_ENDINGS
+from gif_core.images import IMAGE_ENDINGS, Images, Landmarks, load_each, read_face, read_landmarks
 from gif_core.protocols.pairs import Pairs
 from gif_core.protocols.sets.bin import LARGEST_FILE, parse_pair_file
 from gif_core.protocols.sets.files import EvaluationFileError, EvaluationFiles

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from gif_core.protocols.pairs import draw_pairs, pair_rows
 from gif_core.protocols.sets.ijb import CROPS, GALLERIES, IjbName, meta_files
-from gif_core.synthetic import draw_face, draw_jpeg
-from gif_core.synthetic.landmarks import find_landmarks, shot_of
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.pair_file import PAIR_FILE, write_pair_file
+from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks, shot_of
+from gif_core.writers import PAIR_FILE, Crowd, Face, write_pair_file
 from schemas.ingestion import MOST_DRAWN
 
 FIRST_PERSON: Final = MOST_DRAWN

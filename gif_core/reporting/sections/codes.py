@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact
-from gif_core.images.faces import Faces
+from gif_core.images import Faces
 from gif_core.reporting import plots as figures
-from gif_core.tokenization.quality import QUALITY_FILE
+from gif_core.tokenization import QUALITY_FILE
 from schemas.run import RunConfig
 from schemas.stages import StageName
 

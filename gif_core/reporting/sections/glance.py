@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from gif_core.artifacts import Artifact
-from gif_core.images.contact_sheet import contact_sheet
-from gif_core.images.faces import Faces
+from gif_core.images import Faces, draw_contact_sheet
 from gif_core.reporting import plots as figures
 from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.scores import headline_scores
@@ -123,6 +122,6 @@ def _choose_people(faces: Faces) -> list[int]:
 
 def _show_strip(faces: Faces, person: int, label: str, count: int) -> Shown:
     """Some faces of a person as an inline image, and how much of a full row they take."""
-    image = base64.b64encode(contact_sheet(faces, [person], FACES_SHOWN)).decode()
+    image = base64.b64encode(draw_contact_sheet(faces, [person], FACES_SHOWN)).decode()
     width = min(int(np.sum(faces.labels_N == person)), FACES_SHOWN) / FACES_SHOWN
     return {"label": label, "count": count, "image": f"data:image/jpeg;base64,{image}", "width": width}

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
-from gif_core.protocols.scores import SCORES_FILE, read_identification, read_scores
+from gif_core.protocols import SCORES_FILE, read_identification, read_scores
 from gif_core.reporting import plots as figures
 from gif_core.reporting.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
 from gif_core.reporting.sections.tables import count_people, describe_encoder, read_curves
-from gif_core.runtime.formatting import decimal, figure_name, flag_words, percent, plain_name, set_name, thousands
+from gif_core.runtime import decimal, figure_name, flag_words, percent, plain_name, set_name, thousands
 from schemas.run import RunConfig
 from schemas.stages import StageName
 

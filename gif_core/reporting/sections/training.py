@@ -10,8 +10,8 @@ from gif_core.reporting import plots as figures
 from gif_core.reporting.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.tables import read_curves
-from gif_core.runtime.formatting import decimal, duration, percent, thousands
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.runtime import decimal, duration, percent, thousands
+from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
 from schemas.stages import StageName
 

@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.faces import IMAGE_SIZE, Faces
+from gif_core.images import IMAGE_SIZE, Faces
 from gif_core.training.data.augmentation import augment
 from gif_core.training.data.sampler import BatchPlan
 from schemas.errors import GifError

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.images.faces import Faces
+from gif_core.images import Faces
 from gif_core.training.data.decoders import Decoder, SharedBatches
 from gif_core.training.data.sampler import BatchPlan
 

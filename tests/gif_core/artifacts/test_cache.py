@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, cache
+from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, cache, sha256_of
 from gif_core.artifacts.cache import cached_files, clear, describe, fetch, make_room
-from gif_core.artifacts.digests import sha256_of
-from gif_core.runtime.formatting import parse_size
+from gif_core.runtime import parse_size
 from schemas.artifacts import StoredFile
 
 PROJECT = Path(__file__).parents[3]

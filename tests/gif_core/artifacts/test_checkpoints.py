@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.checkpoints import Checkpoints
+from gif_core.artifacts import ArtifactStore, Checkpoints
 
 FOLDER = "checkpoints/training/test"
 

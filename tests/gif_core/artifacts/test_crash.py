@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import ArtifactStore, find_leftovers, remove_leftovers, verify_artifacts
 from gif_core.artifacts.attempts import MARKER
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers, verify_artifacts
 from tests.forked import run_forked
 
 OPERATIONS = {"open", "os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "fcntl.flock"}

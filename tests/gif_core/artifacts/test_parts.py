@@ -2,10 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.gc import find_leftovers, remove_leftovers
-from gif_core.artifacts.parts import PartStore, list_parts, parts_of
-from gif_core.artifacts.runs import begin_run, save_run
+from gif_core.artifacts import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    ArtifactStore,
+    PartStore,
+    begin_run,
+    find_leftovers,
+    list_parts,
+    remove_leftovers,
+    save_run,
+)
+from gif_core.artifacts.parts import parts_of
 from schemas.artifacts import PARTS_FILE, ArtifactRef
 from schemas.run import RunConfig
 

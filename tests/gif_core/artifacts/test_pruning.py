@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.decisions import find_champion
-from gif_core.artifacts.gc import verify_artifacts
-from gif_core.artifacts.leases import only_one
-from gif_core.artifacts.pruning import StoreInUseError, find_unneeded, remove_unneeded
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.tags import move_tag
-from gif_core.retraining.champions import promote, roll_back
+from gif_core.artifacts import (
+    ArtifactStore,
+    begin_run,
+    find_champion,
+    find_unneeded,
+    move_tag,
+    only_one,
+    remove_unneeded,
+    save_run,
+    verify_artifacts,
+)
+from gif_core.artifacts.pruning import StoreInUseError
+from gif_core.retraining import promote, roll_back
 from schemas.artifacts import ArtifactRef, Manifest, RunRecord, StageRecord
 from schemas.errors import GifError
 from schemas.run import RunConfig

@@ -5,13 +5,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.metrics import MetricsWriter
-from gif_core.artifacts.runs import begin_run, save_run
-from gif_core.artifacts.sql import QueryError, open_database, query
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
-from gif_core.tokenization.quality import QUALITY_FILE, code_quality
+from gif_core.artifacts import (
+    ArtifactMissingError,
+    ArtifactStore,
+    MetricsWriter,
+    begin_run,
+    open_database,
+    query,
+    save_run,
+)
+from gif_core.artifacts.sql import QueryError
+from gif_core.tokenization import QUALITY_FILE, CodeShape, code_quality, write_code_table
 from schemas.artifacts import StageRecord
 from schemas.loading import load_config
 from schemas.stages import INPUTS, StageName

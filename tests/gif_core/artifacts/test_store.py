@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, Draft, artifact_key, attempts
+from gif_core.artifacts import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    ArtifactStore,
+    Draft,
+    artifact_key,
+    attempts,
+    cache_folder,
+    verify_artifacts,
+)
 from gif_core.artifacts.artifact import Origins
-from gif_core.artifacts.cache import cache_folder
-from gif_core.artifacts.gc import verify_artifacts
 from schemas.artifacts import ArtifactRef, MadeFrom
 from tests.forked import run_forked
 

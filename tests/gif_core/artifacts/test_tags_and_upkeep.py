@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts import (
+    ArtifactMissingError,
+    ArtifactStore,
+    PartStore,
+    find_leftovers,
+    list_tags,
+    move_tag,
+    read_tag,
+    remove_leftovers,
+    resolve,
+    verify_artifacts,
+)
 from gif_core.artifacts.attempts import attempt_name, this_host
-from gif_core.artifacts.gc import DAY, SMALL_FILES, find_leftovers, remove_leftovers, verify_artifacts
-from gif_core.artifacts.parts import PartStore
+from gif_core.artifacts.gc import DAY, SMALL_FILES
 from gif_core.artifacts.store import MANIFEST
-from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve
 from schemas.artifacts import ArtifactRef
 from tests.forked import run_forked
 

@@ -8,13 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.backbones.base import Backbone
-from gif_core.backbones.factory import BACKBONES, build_backbone
+from gif_core.backbones import Backbone, WeightsError, build_backbone, open_foreign_backbone
+from gif_core.backbones.factory import BACKBONES
 from gif_core.backbones.iresnet import IResNet, IResNetBlock
 from gif_core.backbones.mobilefacenet import mobilefacenet
-from gif_core.backbones.safe_loading import WeightsError
 from gif_core.backbones.vit import DropPath, VisionTransformer
-from gif_core.backbones.weights import open_foreign_backbone
 from schemas.training import TrainingConfig
 
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gif_core.backbones import embed_images
 from gif_core.backbones import features as evaluation
-from gif_core.backbones.features import embed_images
-from gif_core.evaluation.raw_pixels import pixel_distances
-from gif_core.protocols.pairs import Pairs, draw_pairs
+from gif_core.evaluation import pixel_distances
+from gif_core.protocols import Pairs, draw_pairs
 
 CPU = torch.device("cpu")
 

@@ -13,16 +13,13 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gif_core.backbones.factory import build_backbone
-from gif_core.backbones.safe_loading import WeightsError
-from gif_core.embedding.encoders import open_clip_encoder, timm_encoder
-from gif_core.embedding.encoders.base import ImageEncoder
-from gif_core.embedding.encoders.factory import build_encoder
+from gif_core.backbones import WeightsError, build_backbone
+from gif_core.embedding.encoders import ImageEncoder, build_encoder, open_clip_encoder, timm_encoder
 from gif_core.embedding.encoders.files import SHIPPED
 from gif_core.embedding.encoders.open_clip_encoder import build_model
 from gif_core.embedding.encoders.timm_encoder import timm
 from gif_core.synthetic import draw_face
-from gif_core.training.export import export_torch
+from gif_core.training import export_torch
 from schemas.embedding import EmbeddingConfig
 
 CPU = torch.device("cpu")

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.evaluation.results import SetResult, write_scores
-from gif_core.protocols.scores import FORMAT, ScoresFormatError, flags_of, read_scores
-from gif_core.recognition.open_set import OpenSetFigures, open_set_figures
-from gif_core.recognition.thresholds import pair_threshold, read_calibration
+from gif_core.evaluation import SetResult, write_scores
+from gif_core.protocols import ScoresFormatError, flags_of, read_scores
+from gif_core.protocols.scores import FORMAT
+from gif_core.recognition import open_set_figures, pair_threshold, read_calibration
+from gif_core.recognition.open_set import OpenSetFigures
 
 
 def refuse(constant: str) -> Any:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, AdamW, Optimizer
 
+from gif_core.heads import build_head
 from gif_core.heads.classifier import ClassifierHead, first_rows
-from gif_core.heads.factory import build_head
 from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
 from gif_core.heads.row_sampling import draw_rows
 from schemas.training import TrainingConfig

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gif_core.heads.factory import build_head
+from gif_core.heads import build_head
 from gif_core.heads.gif import GifHead, draw_people, weigh_tokens
 from schemas.training import TrainingConfig
 

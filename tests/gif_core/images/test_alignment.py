@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
 
-from gif_core.images.alignment import TEMPLATE, align, estimate_similarity
+from gif_core.images import align
+from gif_core.images.alignment import TEMPLATE, estimate_similarity
 
 
 def similarity(angle: float, scale: float, shift: tuple[float, float]) -> np.ndarray:

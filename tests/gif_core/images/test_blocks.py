@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gif_core.images import BadImageError, BlockChecker, ImageBlock, ImageLimits, check_image, gather, join
 from gif_core.images import blocks as image_blocks
-from gif_core.images.blocks import BlockChecker, ImageBlock, gather, join
-from gif_core.images.checks import BadImageError, ImageLimits, check_image
 
 LIMITS = ImageLimits(16, 4096)
 NOISE = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (48, 48, 3), np.uint8), (3, 3), 0)

@@ -6,8 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
+from gif_core.images import BadImageError, ImageLimits, check_image
 from gif_core.images import checks as image_files
-from gif_core.images.checks import BadImageError, ImageLimits, check_decodes, check_image
+from gif_core.images.checks import check_decodes
 from gif_core.synthetic import draw_jpeg
 
 LIMITS = ImageLimits(16, 4096)

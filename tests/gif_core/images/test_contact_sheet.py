@@ -2,8 +2,8 @@ import cv2
 import numpy as np
 import pytest
 
-from gif_core.images.contact_sheet import MOST_ROWS, contact_sheet
-from gif_core.images.faces import IMAGE_SIZE, Faces
+from gif_core.images import IMAGE_SIZE, Faces, draw_contact_sheet
+from gif_core.images.contact_sheet import MOST_ROWS
 from gif_core.ingestion.shards import FaceBatch, ShardFile
 
 SHADES = {0: [20, 60, 100, 140, 180], 1: [240], 2: [30, 90]}
@@ -35,40 +35,40 @@ def shades_of(sheet: np.ndarray, row: int) -> list[float]:
 
 
 def test_sheet_has_one_row_for_each_identity_in_the_order_asked_for(faces: Faces) -> None:
-    sheet = decode_sheet(contact_sheet(faces, [2, 0], columns=2))
+    sheet = decode_sheet(draw_contact_sheet(faces, [2, 0], columns=2))
     assert sheet.shape == (2 * IMAGE_SIZE, 2 * IMAGE_SIZE, 3)
     assert shades_of(sheet, 0) == pytest.approx([30, 90], abs=3)
     assert shades_of(sheet, 1) == pytest.approx([20, 180], abs=3)
 
 
 def test_faces_are_spread_over_all_that_the_identity_has(faces: Faces) -> None:
-    assert shades_of(decode_sheet(contact_sheet(faces, [0], columns=3)), 0) == pytest.approx([20, 100, 180], abs=3)
+    assert shades_of(decode_sheet(draw_contact_sheet(faces, [0], columns=3)), 0) == pytest.approx([20, 100, 180], abs=3)
 
 
 def test_sheet_is_no_wider_than_its_fullest_row(faces: Faces) -> None:
-    sheet = decode_sheet(contact_sheet(faces, [1, 2], columns=8))
+    sheet = decode_sheet(draw_contact_sheet(faces, [1, 2], columns=8))
     assert sheet.shape[1] == 2 * IMAGE_SIZE
     assert shades_of(sheet, 0) == pytest.approx([240, 128], abs=3)
 
 
 def test_same_faces_give_the_same_bytes(faces: Faces) -> None:
-    assert contact_sheet(faces, [0, 1], columns=4) == contact_sheet(faces, [0, 1], columns=4)
+    assert draw_contact_sheet(faces, [0, 1], columns=4) == draw_contact_sheet(faces, [0, 1], columns=4)
 
 
 def test_unknown_identity_is_refused_by_name(faces: Faces) -> None:
     with pytest.raises(ValueError, match="identity 9 has no faces"):
-        contact_sheet(faces, [9], columns=4)
+        draw_contact_sheet(faces, [9], columns=4)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [([], 4), ([0], 0)])
 def test_empty_sheet_is_refused(faces: Faces, rows: list[int], columns: int) -> None:
     with pytest.raises(ValueError, match="has no faces"):
-        contact_sheet(faces, rows, columns)
+        draw_contact_sheet(faces, rows, columns)
 
 
 def test_too_many_rows_are_refused(faces: Faces) -> None:
     with pytest.raises(ValueError, match="at most 584 rows, not 585"):
-        contact_sheet(faces, [0] * (MOST_ROWS + 1), 1)
+        draw_contact_sheet(faces, [0] * (MOST_ROWS + 1), 1)
 
 
 def margin_of(sheet: np.ndarray) -> np.ndarray:
@@ -81,15 +81,15 @@ def dark_rows(column: np.ndarray) -> np.ndarray:
 
 
 def test_captions_stand_to_the_left_and_leave_the_faces_as_they_are(faces: Faces) -> None:
-    plain = decode_sheet(contact_sheet(faces, [2, 0], 2, ending=".png"))
-    sheet = decode_sheet(contact_sheet(faces, [2, 0], 2, [["ann", "identity 2"], ["bob"]], ending=".png"))
+    plain = decode_sheet(draw_contact_sheet(faces, [2, 0], 2, ending=".png"))
+    sheet = decode_sheet(draw_contact_sheet(faces, [2, 0], 2, [["ann", "identity 2"], ["bob"]], ending=".png"))
     assert np.array_equal(sheet[:, -2 * IMAGE_SIZE :], plain)
     assert 60 < margin_of(sheet).shape[1] < 120
 
 
 def test_a_caption_is_in_the_middle_of_its_own_row(faces: Faces) -> None:
     captions = [["first line", "second line", "third line"], [""], ["only line"]]
-    margin = margin_of(decode_sheet(contact_sheet(faces, [2, 0, 2], 2, captions, ".png")))
+    margin = margin_of(decode_sheet(draw_contact_sheet(faces, [2, 0, 2], 2, captions, ".png")))
     three, none, one = (dark_rows(part) for part in np.split(margin, 3))
     assert abs(three.mean() - IMAGE_SIZE / 2) < 6
     assert three[-1] - three[0] > 2 * (one[-1] - one[0])
@@ -99,7 +99,7 @@ def test_a_caption_is_in_the_middle_of_its_own_row(faces: Faces) -> None:
 
 def test_a_long_caption_is_shortened_in_the_middle(faces: Faces) -> None:
     margins = [
-        margin_of(decode_sheet(contact_sheet(faces, [2], 2, [[text]], ".png")))
+        margin_of(decode_sheet(draw_contact_sheet(faces, [2], 2, [[text]], ".png")))
         for text in ("begin" + 50 * "x" + "end", "begin" + 400 * "x" + "end")
     ]
     assert all(margin.shape[1] <= 216 for margin in margins)
@@ -108,15 +108,15 @@ def test_a_long_caption_is_shortened_in_the_middle(faces: Faces) -> None:
 
 @pytest.mark.parametrize("label", ["Zoë Ångström", "李明", "a\0b\nc\td", "💥", "%", ""])
 def test_any_label_can_be_a_caption(faces: Faces, label: str) -> None:
-    sheet = decode_sheet(contact_sheet(faces, [2], 2, [[label, "identity 2"]], ".png"))
+    sheet = decode_sheet(draw_contact_sheet(faces, [2], 2, [[label, "identity 2"]], ".png"))
     assert len(dark_rows(margin_of(sheet)))
 
 
 @pytest.mark.parametrize(("ending", "start"), [(".jpg", b"\xff\xd8"), (".jpeg", b"\xff\xd8"), (".png", b"\x89PNG")])
 def test_the_ending_says_how_the_sheet_is_encoded(faces: Faces, ending: str, start: bytes) -> None:
-    assert contact_sheet(faces, [0], 2, ending=ending).startswith(start)
+    assert draw_contact_sheet(faces, [0], 2, ending=ending).startswith(start)
 
 
 def test_other_endings_are_refused(faces: Faces) -> None:
     with pytest.raises(ValueError, match=r"ends in \.jpg, \.jpeg, \.png, not in '\.gif'"):
-        contact_sheet(faces, [0], 2, ending=".gif")
+        draw_contact_sheet(faces, [0], 2, ending=".gif")

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from gif_core.images.faces import IMAGE_SIZE, Faces, decode
+from gif_core.images import IMAGE_SIZE, Faces, decode
 from gif_core.synthetic import draw_face, draw_jpeg
 
 COUNT = 150

@@ -8,12 +8,11 @@ import cv2
 import numpy as np
 import pytest
 
-from gif_core.images.faces import Images
-from gif_core.images.landmarks import Landmarks
-from gif_core.images.load import LIMITS, read_face, read_face_file
-from gif_core.images.source_files import SourceFile
-from gif_core.protocols.sets.files import EvaluationFileError, EvaluationFiles
-from gif_core.protocols.sets.ijb import IjbFaces, IjbImages
+from gif_core.images import Images, Landmarks, SourceFile, read_face, read_face_file
+from gif_core.images.load import LIMITS
+from gif_core.protocols.sets import EvaluationFiles, IjbImages
+from gif_core.protocols.sets.files import EvaluationFileError
+from gif_core.protocols.sets.ijb import IjbFaces
 from gif_core.protocols.sets.pairs import EncodedImages, FolderImages
 
 POINTS = np.array([[30.0, 40], [70, 40], [50, 60], [35, 80], [65, 80]])

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.ingestion.ingest import WORK, ingest
+from gif_core.ingestion import ingest
+from gif_core.ingestion.conversion import WORK
 from gif_core.readers import open_reader
 from schemas.ingestion import IngestionConfig, SyntheticSource
 

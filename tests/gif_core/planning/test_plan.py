@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore
-from gif_core.artifacts.tags import list_tags, move_tag
-from gif_core.planning.plan import plan_stages, select_stages, stage_settings
+from gif_core.artifacts import ArtifactStore, list_tags, move_tag
+from gif_core.planning import plan_stages, select_stages, stage_settings
 from schemas.artifacts import ArtifactRef
 from schemas.loading import load_config
 from schemas.run import RunConfig

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.planning.preflight import RESERVE, Need, NoRoomError, available_memory, check_room, needs_of
+from gif_core.planning import available_memory, check_room, needs_of
+from gif_core.planning.preflight import RESERVE, Need, NoRoomError
 
 
 def publish(store: ArtifactStore, size: int) -> None:

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gif_core.protocols.sets import bin as pair_files
+from gif_core.protocols.sets import open_pairs
 from gif_core.protocols.sets.bin import PairFileError
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.protocols.sets.pairs import describe_pairs, open_pairs
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.pair_file import write_pair_file
+from gif_core.protocols.sets.pairs import describe_pairs
+from gif_core.writers import Crowd, Face, write_pair_file
 from schemas.errors import GifError
 from schemas.evaluation import PairFileSet
 

@@ -5,9 +5,15 @@ import pytest
 from sklearn.metrics import roc_curve
 from sklearn.preprocessing import normalize
 
+from gif_core.protocols import (
+    Flags,
+    UndefinedFiguresError,
+    identify_templates,
+    pool_templates,
+    score_pairs,
+    verify_templates,
+)
 from gif_core.protocols import ijb_protocol as ijb
-from gif_core.protocols.ijb_protocol import Flags, identify_templates, pool_templates, score_pairs, verify_templates
-from gif_core.protocols.roc import UndefinedFiguresError
 from gif_core.protocols.sets.ijb import Enrolment
 
 FACES, TEMPLATES, DIM = 400, 60, 8

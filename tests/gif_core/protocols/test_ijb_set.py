@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
+from gif_core.protocols.sets import EvaluationFiles, IjbImages, IjbName, describe_ijb, read_ijb
 from gif_core.protocols.sets import files as evaluation_files
-from gif_core.protocols.sets.files import EvaluationFileError, EvaluationFiles
-from gif_core.protocols.sets.ijb import IjbImages, IjbName, describe_ijb, read_ijb
+from gif_core.protocols.sets.files import EvaluationFileError
 from schemas.errors import GifError
 
 POINTS = "30.1 40.2 70.3 40.4 50.5 60.6 35.7 80.8 65.9 80.1"

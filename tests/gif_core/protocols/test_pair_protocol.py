@@ -6,8 +6,8 @@ from sklearn.metrics import roc_curve
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize
 
-from gif_core.protocols.pair_protocol import pair_distances, verify_distances, verify_pairs, worst_errors
-from gif_core.protocols.roc import UndefinedFiguresError
+from gif_core.protocols import UndefinedFiguresError, pair_distances, verify_distances, worst_errors
+from gif_core.protocols.pair_protocol import verify_pairs
 
 
 def make_pairs(pairs: int = 237, dim: int = 6, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

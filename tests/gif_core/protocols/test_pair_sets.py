@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.protocols.pair_protocol import check_pairs
-from gif_core.protocols.roc import UndefinedFiguresError
+from gif_core.protocols import UndefinedFiguresError, check_pairs
+from gif_core.protocols.sets import PairSet, open_pairs
 from gif_core.protocols.sets.bin import PairFileError
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.protocols.sets.pairs import PairSet, describe_pairs, open_pairs
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.pair_file import write_pair_file
+from gif_core.protocols.sets.pairs import describe_pairs
+from gif_core.writers import Crowd, Face, write_pair_file
 from schemas.evaluation import LfwSet, PairFileSet, PairTableSet
 
 REAL_FILES = sorted((Path(__file__).parents[4] / "shared/data/recordio/faceid_kz").glob("*.bin"))

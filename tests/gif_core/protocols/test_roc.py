@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from gif_core.protocols.roc import UndefinedFiguresError, measure_roc, tar_at_far
+from gif_core.protocols import UndefinedFiguresError
+from gif_core.protocols.roc import measure_roc, tar_at_far
 
 RATES = [10.0**-power for power in range(6, 0, -1)]
 

@@ -7,16 +7,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from gif_core.images.alignment import TEMPLATE, align, estimate_similarity
-from gif_core.protocols.sets.files import EvaluationFiles
-from gif_core.protocols.sets.ijb import IjbImages, IjbMeta, describe_ijb, read_ijb
-from gif_core.protocols.sets.pairs import open_pairs
-from gif_core.protocols.sets.synthetic import FIRST_PERSON, draw_loose, write_bin_twin, write_ijb_twin
-from gif_core.synthetic import draw_face
-from gif_core.synthetic.attributes import Person, identity_attributes
+from gif_core.images import align
+from gif_core.images.alignment import TEMPLATE, estimate_similarity
+from gif_core.protocols.sets import (
+    EvaluationFiles,
+    IjbImages,
+    IjbMeta,
+    describe_ijb,
+    open_pairs,
+    read_ijb,
+    write_bin_twin,
+    write_ijb_twin,
+)
+from gif_core.protocols.sets.synthetic import FIRST_PERSON, draw_loose
+from gif_core.synthetic import draw_face, find_landmarks, identity_attributes, shot_of
+from gif_core.synthetic.attributes import Person
 from gif_core.synthetic.canvas import Canvas, ellipse, on_face
 from gif_core.synthetic.features import NOSE_LIFT, eye_centre, mouth_corner, nose_y
-from gif_core.synthetic.landmarks import find_landmarks, shot_of
 from schemas.evaluation import PairFileSet
 from schemas.ingestion import SyntheticSource
 

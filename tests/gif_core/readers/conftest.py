@@ -8,7 +8,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from gif_core.images.checks import BadImageError
+from gif_core.images import BadImageError
 from gif_core.readers import Reader, open_reader
 from gif_core.readers.base import Fault
 from schemas.ingestion import Source

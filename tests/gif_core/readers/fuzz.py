@@ -21,13 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.images.blocks import BlockChecker, gather
-from gif_core.images.checks import BadImageError, ImageLimits, check_image
-from gif_core.readers import open_reader
+from gif_core.images import BadImageError, BlockChecker, ImageLimits, check_image, gather
+from gif_core.readers import PackedReader, open_reader
 from gif_core.readers.base import is_label
 from gif_core.readers.columns import UnreadableTableError
 from gif_core.readers.files import Blob
-from gif_core.readers.packed import PackedReader
 from schemas.ingestion import RecordIOSource, Source, TableSource, WebDatasetSource
 
 LIMITS = ImageLimits(16, 4096)

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.images.alignment import align
-from gif_core.images.landmarks import read_landmarks
-from gif_core.images.source_files import SourceFile
+from gif_core.images import SourceFile, align, read_landmarks
 from gif_core.readers import FolderReader, open_reader
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, RecordIOSource, Source, TableSource, WebDatasetSource

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.readers import files, open_reader, packed
+from gif_core.readers import RecordIOReader, files, open_reader, packed
 from gif_core.readers.files import Blob
-from gif_core.readers.recordio import RecordIOReader
 from schemas.ingestion import RecordIOSource
 
 MAGIC = bytes.fromhex("0a23d7ce")

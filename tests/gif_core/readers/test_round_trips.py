@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.images.faces import Faces
-from gif_core.ingestion.ingest import ingest
+from gif_core.images import Faces
+from gif_core.ingestion import ingest
 from gif_core.protocols.sets.bin import parse_pair_file
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
-from gif_core.writers import FORMATS, Crowd, Face
-from gif_core.writers.webdataset import write_webdataset
+from gif_core.writers import FORMATS, Crowd, Face, write_webdataset
 from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, TableSource, WebDatasetSource
 
 LABELS = ["ann", "bø b", "Cy.", "../dee", "ea", "fay%20"]

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.readers import columns, open_reader
-from gif_core.readers.base import Reader
+from gif_core.readers import Reader, columns, open_reader, readable
 from gif_core.readers.columns import UnreadableTableError
-from gif_core.readers.spool import Spool, readable
+from gif_core.readers.spool import Spool
 from schemas.ingestion import TableSource
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

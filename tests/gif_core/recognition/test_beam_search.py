@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gif_core.heads.tokens import TokenHeads
-from gif_core.recognition.beam_search import search_codes, token_log_chances
+from gif_core.heads import TokenHeads
+from gif_core.recognition import search_codes, token_log_chances
 from gif_core.recognition.code_tree import NOBODY, CodeTree
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.tokenization import CodeShape, unpack_codes
 
 SHAPES = [CodeShape(3, 4), CodeShape(1, 50), CodeShape(6, 2), CodeShape(4, 3)]
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from gif_core.heads.tokens import TokenHeads
+from gif_core.heads import TokenHeads
+from gif_core.recognition import METHODS, Gallery, Method, measure_open_set
 from gif_core.recognition.code_tree import NOBODY
-from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method
-from gif_core.recognition.open_set import calibrate, measure_open_set
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.recognition.gallery import Candidates
+from gif_core.recognition.open_set import calibrate
+from gif_core.tokenization import CodeShape, unpack_codes
 
 SHAPE, PEOPLE, DIM = CodeShape(3, 5), 90, 16
 

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gif_core.images.faces import Faces, decode
-from gif_core.recognition.probes import choose_enrolled, choose_unknown, take_turns
+from gif_core.images import Faces, decode
+from gif_core.recognition import choose_enrolled, choose_unknown
+from gif_core.recognition.probes import take_turns
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, SyntheticSource
 

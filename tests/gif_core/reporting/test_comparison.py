@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore
-from gif_core.evaluation.results import SetResult, write_scores
-from gif_core.heads.factory import build_head
+from gif_core.evaluation import SetResult, write_scores
+from gif_core.heads import build_head
 from gif_core.protocols.scores import FORMAT
-from gif_core.reporting.comparison import Scored, find_comparable, find_evaluation
-from gif_core.reporting.comparison_table import NOTHING, tabulate
-from gif_core.reporting.page import write_comparison
-from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings, load_beside, load_run
+from gif_core.reporting import (
+    Scored,
+    find_comparable,
+    find_evaluation,
+    load_beside,
+    load_run,
+    tabulate,
+    write_comparison,
+)
+from gif_core.reporting.comparison_table import NOTHING
+from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings
 from schemas.artifacts import Manifest
 from schemas.errors import GifError
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from gif_core.evaluation.results import SetResult, write_scores
+from gif_core.evaluation import SetResult, write_scores
 from gif_core.protocols.scores import FORMAT
 from gif_core.reporting.head_cost import memory_curves
 from gif_core.reporting.page import SECTIONS, figure_json
@@ -29,10 +29,8 @@ from gif_core.reporting.plots import (
 )
 from gif_core.reporting.published import FIGURES, INSIGHTFACE, PAPER, PEOPLE, benchmark_of, training_set_of
 from gif_core.reporting.sections.codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
-from gif_core.runtime.formatting import decimal, duration, percent, size, thousands
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.runtime import decimal, duration, percent, size, thousands
+from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
 from schemas.run import RunConfig
 from schemas.stages import STAGES
 from schemas.tokenization import TokenizationConfig

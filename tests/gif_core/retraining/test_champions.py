@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore
-from gif_core.artifacts.decisions import ChampionError, find_champion, read_histories, read_history, settle
-from gif_core.artifacts.gc import find_leftovers
-from gif_core.artifacts.tags import list_tags, move_tag, read_tag
-from gif_core.retraining import champions
-from gif_core.retraining.champions import enter_first, enter_verdict, promote, roll_back
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    ChampionError,
+    find_champion,
+    find_leftovers,
+    list_tags,
+    move_tag,
+    read_history,
+    read_tag,
+    settle,
+)
+from gif_core.artifacts.decisions import read_histories
+from gif_core.retraining import champions, enter_first, enter_verdict, promote, roll_back
 
 A, B, C, D = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
 

@@ -11,17 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore, artifact_key
-from gif_core.planning.plan import stage_settings
-from gif_core.retraining.policy import (
-    Champion,
-    challenger_config,
-    check_separation,
-    choose_codes,
-    find_verdict,
-    open_champion,
-)
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
+from gif_core.planning import stage_settings
+from gif_core.retraining import Champion, challenger_config, check_separation, choose_codes, find_verdict, open_champion
+from gif_core.tokenization import CodeShape, write_code_table
 from schemas.retraining import CodesChoice, CodesPolicy, Decision, TrainingPolicy
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName

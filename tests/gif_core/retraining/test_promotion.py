@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.evaluation.results import SetResult, pair_figures, write_scores
-from gif_core.evaluation.single_scores import keep_pairs
-from gif_core.protocols.pair_protocol import verify_distances
-from gif_core.retraining.promotion import NotComparableError, compare, judge
+from gif_core.evaluation import SetResult, keep_pairs, pair_figures, write_scores
+from gif_core.protocols import verify_distances
+from gif_core.retraining import compare, judge
+from gif_core.retraining.promotion import NotComparableError
 from schemas.artifacts import MadeFrom
 from schemas.retraining import Compared, PromotionPolicy
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.runtime.logs import JsonLines, carrying_on, lines_about, say_about
+from gif_core.runtime import JsonLines, carrying_on, lines_about, say_about
 
 PROJECT = Path(__file__).parents[3]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

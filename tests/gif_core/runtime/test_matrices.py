@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gif_core.runtime.matrices import map_tensor
+from gif_core.runtime import map_tensor
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (0, 3)])

@@ -7,13 +7,22 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from gif_core.runtime.sharded_rows import Rows
+from gif_core.runtime import Rows
+from gif_core.separation import (
+    batch_gradient,
+    bin_edges,
+    mean_potential,
+    measure_distances,
+    neighbourhoods,
+    neighbours_kept,
+    separated,
+    separation_scores,
+    uniform_limit,
+)
 from gif_core.separation import descent as separation
-from gif_core.separation import neighbourhoods
-from gif_core.separation.descent import separate, separated
-from gif_core.separation.distances import bin_edges, measure_distances, separation_scores
-from gif_core.separation.neighbourhoods import nearest, neighbours_kept, spearman
-from gif_core.separation.potential import batch_gradient, mean_cosine, mean_potential, uniform_limit
+from gif_core.separation.descent import separate
+from gif_core.separation.neighbourhoods import nearest, spearman
+from gif_core.separation.potential import mean_cosine
 from schemas.separation import SeparationConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -5,12 +5,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from gif_core.runtime.sharded_rows import Rows
-from gif_core.separation.descent import separate, separated
-from gif_core.separation.distances import separation_scores
-from gif_core.separation.neighbourhoods import neighbours_kept
-from gif_core.separation.placement import fit_map, place
-from gif_core.separation.potential import batch_potential, mean_potential, uniform_limit
+from gif_core.runtime import Rows
+from gif_core.separation import (
+    fit_map,
+    mean_potential,
+    neighbours_kept,
+    place,
+    separated,
+    separation_scores,
+    uniform_limit,
+)
+from gif_core.separation.descent import separate
+from gif_core.separation.potential import batch_potential
 from schemas.separation import SeparationConfig
 
 KNOWN, NEW, DIM = 400, 40, 32

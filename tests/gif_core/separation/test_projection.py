@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gif_core.separation.projection import leading_directions, project
+from gif_core.separation import leading_directions, project
 from schemas.errors import GifError
 
 

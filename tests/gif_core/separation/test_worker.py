@@ -14,12 +14,11 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from gif_core.runtime.matrices import create_matrix, map_matrix
-from gif_core.runtime.sharded_rows import Rows, own_range
+from gif_core.runtime import Rows, create_matrix, map_matrix, own_range
+from gif_core.separation import NAME, VECTORS, run_job, separated
 from gif_core.separation import worker as separation_worker
-from gif_core.separation.checkpoints import NAME, STATE, Checkpoints
-from gif_core.separation.descent import separated
-from gif_core.separation.worker import VECTORS, open_rows, run_job
+from gif_core.separation.checkpoints import STATE, Checkpoints
+from gif_core.separation.worker import open_rows
 from schemas.separation import SeparationConfig, SeparationJob
 
 pytestmark = pytest.mark.usefixtures("one_thread")

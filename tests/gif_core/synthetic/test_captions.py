@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from gif_core.synthetic import describe, identity_attributes
-from gif_core.synthetic.attributes import ATTRIBUTES
-from gif_core.synthetic.captions import DETAILS, PHRASES, answers, caption, prompts, questions
+from gif_core.synthetic import ATTRIBUTES, answers, caption, describe, identity_attributes, prompts, questions
+from gif_core.synthetic.captions import DETAILS, PHRASES
 
 
 def captions(person: int, count: int = 60) -> list[str]:

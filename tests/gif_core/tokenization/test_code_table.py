@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.tokenization.code_table import read_codes, write_code_table
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.tokenization import Codes, CodeShape, read_codes, write_code_table
 
 SHAPE = CodeShape(3, 4)
 CODES: Codes = np.array([[0, 0, 0], [3, 1, 2], [0, 0, 1], [0, 2, 0], [3, 1, 0]], dtype=np.int32)

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.tokenization.codes import CodeIndex, pack_codes, unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape
+from gif_core.tokenization import CodeIndex, Codes, CodeShape, pack_codes, unpack_codes
 
 SHAPE = CodeShape(3, 4)
 CODES: Codes = np.array([[0, 0, 0], [3, 1, 2], [0, 0, 1], [0, 2, 0], [3, 3, 3]], dtype=np.int32)

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.extension import _seat, extend
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes
+from gif_core.tokenization import Codes, CodeShape, check_codes, extend, unpack_codes
+from gif_core.tokenization.extension import _seat
 
 Vectors = NDArray[np.float32]
 

@@ -12,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes, code_shape, draw_codes, tokenize
+from gif_core.tokenization import (
+    Codes,
+    CodeShape,
+    check_codes,
+    code_shape,
+    draw_codes,
+    mean_cosines,
+    sum_by_prefix,
+    tokenize,
+)
 from schemas.tokenization import TokenizationConfig
 
 PROJECT = Path(__file__).parents[3]
@@ -115,7 +123,7 @@ def test_identities_with_a_common_first_token_are_nearer_to_each_other() -> None
 THREADS = """
 import hashlib, sys
 import numpy as np
-from gif_core.tokenization.code_means import sum_by_prefix
+from gif_core.tokenization.prefix_sums import sum_by_prefix
 from gif_core.tokenization.token_alignment import align_tokens
 from gif_core.tokenization.hierarchical_kmeans import code_shape, tokenize
 from schemas.tokenization import TokenizationConfig

@@ -5,9 +5,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gif_core.tokenization import kmeans
+from gif_core.tokenization import bounded_kmeans, kmeans, spherical_kmeans
 from gif_core.tokenization.assignment import assign_bounded
-from gif_core.tokenization.kmeans import bounded_kmeans, mean_directions, spherical_kmeans
+from gif_core.tokenization.kmeans import mean_directions
 
 
 def groups(count: int, dimension: int, num_groups: int, seed: int = 0) -> npt.NDArray[np.float32]:

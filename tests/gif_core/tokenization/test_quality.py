@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gif_core.tokenization.codes import unpack_codes
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, tokenize
-from gif_core.tokenization.node_sums import sum_rows
-from gif_core.tokenization.quality import SCHEMA, chance_together, code_quality, nearest_neighbours
+from gif_core.tokenization import Codes, CodeShape, code_quality, tokenize, unpack_codes
+from gif_core.tokenization.prefix_sums import sum_rows
+from gif_core.tokenization.quality import SCHEMA, chance_together, nearest_neighbours
 
 Vectors = NDArray[np.float32]
 SHAPE = CodeShape(3, 6)

@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.tokenization.code_means import mean_cosines, sum_by_prefix
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, check_codes, code_shape, draw_codes, tokenize
-from gif_core.tokenization.token_alignment import AlignmentStep, align_tokens
+from gif_core.tokenization import (
+    Codes,
+    CodeShape,
+    align_tokens,
+    check_codes,
+    code_shape,
+    draw_codes,
+    mean_cosines,
+    sum_by_prefix,
+    tokenize,
+)
+from gif_core.tokenization.token_alignment import AlignmentStep
 from schemas.tokenization import TokenizationConfig
 
 Vectors = npt.NDArray[np.float32]

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from gif_core.training import BACKBONE, open_checkpoints, run_job
 from gif_core.training import trainer as training
-from gif_core.training.checkpoints import BACKBONE
-from gif_core.training.worker import open_checkpoints, run_job
 from tests.gif_core.training.training_jobs import (
     ALONE,
     STEPS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.training.worker import open_checkpoints
+from gif_core.training import open_checkpoints
 from schemas.training import TrainingJob
 from tests.conftest import free_port
 from tests.gif_core.training.training_jobs import BATCH, IMAGES, PROJECT, files, make_job

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.backbones.base import Backbone
-from gif_core.backbones.factory import build_backbone
+from gif_core.backbones import Backbone, build_backbone, open_foreign_backbone
 from gif_core.backbones.vit import VisionTransformer
-from gif_core.backbones.weights import open_foreign_backbone
 from gif_core.training import export as exporting
-from gif_core.training.export import ExportError, export_onnx, export_torch, largest_difference, open_onnx
+from gif_core.training import export_onnx, export_torch
+from gif_core.training.export import ExportError, largest_difference, open_onnx
 
 
 def make_model(name: str) -> Backbone:

@@ -1,6 +1,6 @@
 """A change that is not meant to alter the numbers of a training does not: fifty steps against a stored curve.
 
-After a change that is meant to, `GIF_WRITE_GOLDEN=1 pytest tests/gif_core/training/test_golden_training.py` rewrites it.
+To rewrite it: `GIF_WRITE_GOLDEN=1 pytest tests/gif_core/training/test_golden_training.py`.
 """
 
 import json
@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from gif_core.images.faces import Faces
-from gif_core.runtime.process_group import ProcessGroup
-from gif_core.training.trainer import begin_training
+from gif_core.images import Faces
+from gif_core.runtime import ProcessGroup
+from gif_core.training import begin_training
 from schemas.training import TrainingConfig
 
 GOLDEN = Path(__file__).with_name("golden_training.json")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from gif_core.images.faces import IMAGE_SIZE, Faces
+from gif_core.images import IMAGE_SIZE, Faces
 from gif_core.synthetic import draw_jpeg
-from gif_core.training.data import loader
+from gif_core.training.data import DecoderError, load_batches, loader, plan_batches
 from gif_core.training.data.augmentation import augment
-from gif_core.training.data.decoders import Decoder, DecoderError, SharedBatches
-from gif_core.training.data.loader import Batch, load_batches
-from gif_core.training.data.sampler import BatchPlan, plan_batches
+from gif_core.training.data.decoders import Decoder, SharedBatches
+from gif_core.training.data.loader import Batch
+from gif_core.training.data.sampler import BatchPlan
 from schemas.training import TrainingConfig
 
 COUNT = 50

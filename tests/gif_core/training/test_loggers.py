@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from gif_core.training.loggers import TrainingLogs
-from gif_core.training.trainer import TrainingReport
+from gif_core.training import TrainingLogs, TrainingReport
 
 
 def events(folder: Path) -> list[str]:

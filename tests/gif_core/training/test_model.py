@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from gif_core.heads.factory import build_head
+from gif_core.heads import build_head
 from gif_core.heads.gif import GifHead
-from gif_core.training.model import (
+from gif_core.training import (
     NoTokenHeadsError,
     check_has_token_heads,
     check_reads_codes,

@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 from safetensors.torch import save_file as save_tensors
 from torch import Tensor
 
-from gif_core.training.checkpoints import BACKBONE, FIRST_ROW, HEAD, load_state, load_weights, read_rows
-from gif_core.training.model import save_model
+from gif_core.training import BACKBONE, HEAD, open_checkpoints, run_job, save_model
+from gif_core.training.checkpoints import FIRST_ROW, load_state, load_weights, read_rows
 from gif_core.training.step import TrainingState
-from gif_core.training.worker import open_checkpoints, prepare, run_job
+from gif_core.training.worker import prepare
 from schemas.training import TrainingJob
 from tests.gif_core.training.training_jobs import ALONE, files, make_job
 

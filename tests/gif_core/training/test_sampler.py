@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from gif_core.training.data.sampler import FLIPS, ORDER, BatchPlan, plan_batches
+from gif_core.training.data import plan_batches
+from gif_core.training.data.sampler import FLIPS, ORDER, BatchPlan
 from schemas.training import TrainingConfig
 
 EVERYTHING = {"low_resolution": 0.5, "blur": 0.5, "hsv": 0.5, "grey": 0.5}

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.runtime import ProcessGroup
 from gif_core.training.checkpoints import load_weights
 from gif_core.training.step import TrainingState
 from gif_core.training.trainer import build_state

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.images.faces import Faces
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.images import Faces
+from gif_core.runtime import ProcessGroup
+from gif_core.training import begin_training
 from gif_core.training import trainer as module
 from gif_core.training.oom import OutOfMemoryError
 from gif_core.training.schedules import learning_rate
 from gif_core.training.step import TrainingDivergedError
-from gif_core.training.trainer import Training, begin_training, build_optimizer
+from gif_core.training.trainer import Training, build_optimizer
 from schemas.training import TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")

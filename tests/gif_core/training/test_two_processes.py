@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gif_core.runtime.process_group import ProcessGroup
+from gif_core.runtime import ProcessGroup
 from gif_core.training.data.loader import Batch
 from gif_core.training.global_batch_norm import synchronise_batch_norm
 from gif_core.training.step import Stepper

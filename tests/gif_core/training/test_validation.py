@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.backbones.factory import build_backbone
-from gif_core.protocols.pairs import Pairs
-from gif_core.protocols.sets.synthetic import write_bin_twin
+from gif_core.backbones import build_backbone
+from gif_core.protocols import Pairs
+from gif_core.protocols.sets import write_bin_twin
 from gif_core.synthetic import draw_jpeg
 from gif_core.training.validation import prepare_look, thin
 from schemas.evaluation import PairFileSet

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from gif_core.training.worker import open_checkpoints, run_job
+from gif_core.training import open_checkpoints, run_job
 from schemas.training import TrainingJob
 from tests.gif_core.training.training_jobs import (
     ALONE,

@@ -13,10 +13,10 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gif_core.runtime.process_group import ProcessGroup
-from gif_core.tokenization.code_table import write_code_table
-from gif_core.tokenization.hierarchical_kmeans import CodeShape
-from gif_core.training.worker import open_checkpoints, prepare, run_job
+from gif_core.runtime import ProcessGroup
+from gif_core.tokenization import CodeShape, write_code_table
+from gif_core.training import open_checkpoints, run_job
+from gif_core.training.worker import prepare
 from schemas.training import TrainingConfig, TrainingJob
 
 IMAGES, DIM, BATCH, EPOCHS = 64, 16, 16, 5

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gif_core.images.faces import Faces
+from gif_core.images import Faces
 from gif_core.ingestion.shards import FaceBatch, ShardFile
-from gif_core.protocols.pairs import draw_pairs
-from gif_core.writers import FORMATS, Crowd, Face, export_faces, group_rows, pair_rows
+from gif_core.protocols import draw_pairs, pair_rows
+from gif_core.writers import FORMATS, Crowd, Face, export_faces, group_rows
 from gif_core.writers.export import OutputExistsError
 
 IDENTITIES = [2, 0, 1, 0, 2, 2, 1, 0]

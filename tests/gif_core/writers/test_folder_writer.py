@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.folder import folder_names, write_folder
+from gif_core.writers import Crowd, Face, write_folder
+from gif_core.writers.folder import folder_names
 
 JPEG = b"\xff\xd8\xff\xe0"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.recordio import encode_record, write_recordio
+from gif_core.writers import Crowd, Face, write_recordio
+from gif_core.writers.recordio import encode_record
 
 MAGIC = bytes.fromhex("0a23d7ce")
 PEOPLE = [0, 0, 0, 1, 3, 3]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.writers.base import Crowd, Face
-from gif_core.writers.webdataset import write_webdataset
+from gif_core.writers import Crowd, Face, write_webdataset
 
 PEOPLE = ["ann", "bø/b", ""]
 FACES = [Face(number % 3, b"\xff\xd8\xff" + bytes([number]) * 40 * number) for number in range(20)]

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from gif_core.images import Faces, decode
 from gif_core.images import blocks as image_blocks
-from gif_core.images.faces import Faces, decode
-from gif_core.ingestion import catalogue
-from gif_core.ingestion.ingest import TooManyBadImagesError, describe_readers, ingest, is_held_out
+from gif_core.ingestion import catalogue, describe_readers, ingest
+from gif_core.ingestion.conversion import TooManyBadImagesError, is_held_out
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, SyntheticSource

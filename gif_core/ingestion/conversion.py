@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gif_core.images.blocks import BlockChecker
-from gif_core.images.checks import ImageLimits
+from gif_core.images import BlockChecker, ImageLimits
 from gif_core.ingestion.catalogue import Catalogue, Refused, Unit
 from gif_core.ingestion.incremental import Base, write_files
 from gif_core.ingestion.splits import SplitWriter

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from gif_core.embedding.encoders.base import Encoder
-from gif_core.images.faces import Faces
-from gif_core.runtime.prefetching import prefetch
+from gif_core.images import Faces
+from gif_core.runtime import prefetch
 from schemas.artifacts import StoredFile
 from schemas.stages import VERSIONS
 

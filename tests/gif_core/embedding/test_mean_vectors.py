@@ -8,18 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.embedding import identity_vectors as embedding
-from gif_core.embedding.encoders.factory import build_encoder
-from gif_core.embedding.identity_vectors import (
-    Part,
-    PartSums,
-    Summary,
-    embed_part,
-    identity_vectors,
-    plan_parts,
-    vectors_of,
-)
-from gif_core.images.faces import Faces
+from gif_core.embedding import Part, PartSums, Summary, embed_part, identity_vectors, plan_parts, vectors_of
+from gif_core.embedding import mean_vectors as embedding
+from gif_core.embedding.encoders import build_encoder
+from gif_core.images import Faces
 from gif_core.synthetic import draw_jpeg
 from schemas.artifacts import StoredFile
 from schemas.embedding import EmbeddingConfig

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gif_core.images.source_files import LARGEST_IMAGE
+from gif_core.images import LARGEST_IMAGE
 from gif_core.readers.files import Blob, Window
 
 MAGIC: Final = 0xCED7230A

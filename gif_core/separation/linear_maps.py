@@ -1,15 +1,25 @@
-"""Where the code vectors of new people begin: the map that best takes known people's vectors to their code vectors."""
+"""Linear maps between identity vectors and code vectors.
 
-# Shapes: N known people, M new ones, E dimensions of identity vectors, D of code vectors.
+`fit_map` and `place` start the code vectors of new identities where known ones suggest them. `leading_directions` and
+`project` reduce the dimensions: of all subspaces of D dimensions, the leading directions of VᵀV change inner products
+the least. The mean is not removed: it is one of the directions, and separation removes it.
+"""
 
+# Shapes: N known identities, M vectors of a part, E dimensions of identity vectors, D of code vectors.
+
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.errors import GifError
+
 CHUNK: Final = 8192
 RIDGE: Final = 1e-3
 """Of the mean variance; keeps directions that nobody uses from being enlarged."""
+SHORTEST: Final = 1e-5
+"""Of a unit vector; what is shorter in the subspace has no direction there."""
 Floats = NDArray[np.floating]
 
 
@@ -41,3 +51,24 @@ def place(vectors_ME: Floats, map_ED: NDArray[np.float64]) -> NDArray[np.float32
 
 def _with_constant(vectors_ME: Floats) -> NDArray[np.float64]:
     return np.concatenate([vectors_ME, np.ones((len(vectors_ME), 1))], axis=1, dtype=np.float64)
+
+
+def leading_directions(parts: Iterable[Floats], dimension: int) -> NDArray[np.float64]:
+    """An orthonormal basis [E, D] of the subspace, the strongest direction first; vectors come in parts."""
+    moment_EE = sum(part_ME.T.astype(np.float64) @ part_ME for part_ME in parts)
+    _, basis_EE = np.linalg.eigh(moment_EE)
+    leading_ED: NDArray[np.float64] = basis_EE[:, ::-1][:, :dimension]
+    return leading_ED
+
+
+def project(vectors_ME: Floats, basis_ED: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The vectors in the subspace, of unit length again."""
+    inside_MD = vectors_ME @ basis_ED
+    length_M1 = np.linalg.norm(inside_MD, axis=1, keepdims=True)
+    if (length_M1 < SHORTEST).any():
+        raise GifError(
+            f"{int((length_M1 < SHORTEST).sum())} identity vectors have nothing in the {basis_ED.shape[1]} leading "
+            "dimensions: raise separation.dimension"
+        )
+    unit_MD: NDArray[np.float32] = (inside_MD / length_M1).astype(np.float32)
+    return unit_MD

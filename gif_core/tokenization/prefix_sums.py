@@ -1,17 +1,22 @@
-"""The mean code vector of every prefix of a code, in one pass over vectors that may be mapped from a file.
+"""Sums and means of code vectors by the prefix of their code, or by any label, over vectors that may be mapped."""
 
-Shapes: N identities, D dimensions, L code length, P prefixes of a level.
-"""
+# Shapes: N identities, D dimensions, L code length, P prefixes of a level, K labels, B rows of a block.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array
 
-from gif_core.tokenization.hierarchical_kmeans import Codes, CodeShape, Rows, Vectors, walk_prefixes
+from gif_core.tokenization.codes import Codes, CodeShape, Rows, Vectors, walk_prefixes
 
-_BLOCK = 8192
+Floats = npt.NDArray[np.floating]
+CHUNK_NUMBERS: Final = 2**24
+"""Numbers that are copied at a time."""
+
+_BLOCK: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -64,3 +69,25 @@ def _sum_leaves(vectors_ND: Vectors, leaf_N: Rows, num_leaves: int) -> npt.NDArr
         leaf_B, start_B = np.unique(leaf_N[order_N[block]], return_index=True)
         sum_PD[leaf_B] += np.add.reduceat(vectors_BD, start_B, axis=0)
     return sum_PD
+
+
+def sum_rows(vectors_ND: Floats, key_N: npt.NDArray[np.integer], num_keys: int) -> Floats:
+    """The sum of the rows that have each key, in one pass over the rows as they lie."""
+    num_rows = len(vectors_ND)
+    ones_N = np.ones(num_rows, dtype=np.float32)
+    member_KN = csc_array((ones_N, key_N, np.arange(num_rows + 1)), shape=(num_keys, num_rows))
+    sum_KD: Floats = member_KN @ vectors_ND
+    return sum_KD
+
+
+def chunks(num_rows: int, numbers_per_row: int) -> list[slice]:
+    """Slices that cover all rows, each of about `CHUNK_NUMBERS` numbers."""
+    step = max(1, CHUNK_NUMBERS // numbers_per_row)
+    return [slice(start, start + step) for start in range(0, num_rows, step)]
+
+
+def unit_rows(vectors_ND: Floats) -> Floats:
+    """The directions of the rows; a row of zeros stays one."""
+    norm_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: Floats = vectors_ND / np.maximum(norm_N1, np.finfo(np.float32).tiny)
+    return unit_ND

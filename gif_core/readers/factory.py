@@ -1,0 +1,20 @@
+"""The reader of a configured source."""
+
+from gif_core.readers.base import Reader
+from gif_core.readers.folder import FolderReader
+from gif_core.readers.recordio import RecordIOReader
+from gif_core.readers.synthetic import SyntheticReader
+from gif_core.readers.tables import TableReader
+from gif_core.readers.webdataset import WebDatasetReader
+from schemas.ingestion import FolderSource, RecordIOSource, Source, SyntheticSource, TableSource
+
+
+def open_reader(source: Source) -> Reader:
+    """The reader that fits a configured source."""
+    if isinstance(source, SyntheticSource):
+        return SyntheticReader(source)
+    if isinstance(source, FolderSource):
+        return FolderReader(source)
+    if isinstance(source, RecordIOSource):
+        return RecordIOReader(source)
+    return TableReader(source) if isinstance(source, TableSource) else WebDatasetReader(source)
