@@ -95,7 +95,7 @@ def main() -> None:
         print(f"round {seed}: seconds {seconds[seed].round(2)}, objective {reached[seed].round(1)}", flush=True)
     faster, better = float(np.median(seconds[:, 1] / seconds[:, 0])), float(np.divide(*reached.sum(axis=0)))
     print(f"{faster:.1f} times faster, objective {better:.5f} of theirs")
-    figures = {
+    metrics = {
         "times_faster": round(faster, 1),
         "objective_ratio": round(better, 5),
         "below_optimum": float(f"{shortfall:.2g}"),
@@ -105,7 +105,7 @@ def main() -> None:
             {
                 "benchmark": "bounded_kmeans",
                 **{name: value for name, value in vars(given).items() if name != "package"},
-                **figures,
+                **metrics,
             }
         )
     )

@@ -134,10 +134,10 @@ def main() -> None:
     parser.add_argument("--processes", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, servers(Path(name)) as stores:
-        figures: dict[str, Any] = report("in one process", in_one_process(stores, given.rounds))
+        metrics: dict[str, Any] = report("in one process", in_one_process(stores, given.rounds))
         if given.processes:
-            figures["as_commands"] = report("as commands", as_commands(Path(name), stores, given.rounds))
-    print(json.dumps({"benchmark": "cached_run", "rounds": given.rounds, **figures}))
+            metrics["as_commands"] = report("as commands", as_commands(Path(name), stores, given.rounds))
+    print(json.dumps({"benchmark": "cached_run", "rounds": given.rounds, **metrics}))
 
 
 if __name__ == "__main__":

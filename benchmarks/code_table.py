@@ -1,6 +1,6 @@
 """The code table at a million identities: writing, size, look-ups by SQL and in memory, extra memory.
 
-python benchmarks/code_table.py [--identities 1000000] [--length 5] [--range 16] [--rounds 5]
+python benchmarks/code_table.py [--identities 1000000] [--length 5] [--vocab-size 16] [--rounds 5]
 
 Codes are random and valid. The reference of writing is the same rows as one plain Parquet file; look-ups are medians
 of many, each with other values.
@@ -49,16 +49,18 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure_writing(folder: Path, codes_NL: Codes, shape: CodeShape, people: pa.Table, rounds: int) -> dict[str, Any]:
+def measure_writing(
+    folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table, rounds: int
+) -> dict[str, Any]:
     """Table and plain Parquet in turn; the Parquet of every round must have the same bytes."""
     before = peak_mb()
-    write_code_table(folder, codes_NL, shape, people)
+    write_code_table(folder, codes_NL, shape, identities)
     extra, first = peak_mb() - before, (folder / PARQUET_FILE).read_bytes()
     rows = pq.read_table(folder / PARQUET_FILE)
     ratios, times = [], []
     for _ in range(rounds):
         plain = seconds(lambda: pq.write_table(rows, folder / "plain.parquet"))
-        times.append(seconds(lambda: write_code_table(folder, codes_NL, shape, people)))
+        times.append(seconds(lambda: write_code_table(folder, codes_NL, shape, identities)))
         ratios.append(times[-1] / plain)
         assert (folder / PARQUET_FILE).read_bytes() == first
     return {
@@ -76,7 +78,7 @@ def measure_sql(path: Path, codes_NL: Codes, shape: CodeShape) -> dict[str, floa
     times: dict[str, list[float]] = {"point": [], "prefix": []}
     with duckdb.connect(path, read_only=True) as connection:
         for _ in range(LOOKUPS):
-            who, tokens = int(rng.integers(len(codes_NL))), rng.integers(0, shape.range, 2).tolist()
+            who, tokens = int(rng.integers(len(codes_NL))), rng.integers(0, shape.vocab_size, 2).tolist()
             started = time.perf_counter()
             point = connection.execute(POINT, [who]).fetchall()
             between = time.perf_counter()
@@ -89,7 +91,7 @@ def measure_sql(path: Path, codes_NL: Codes, shape: CodeShape) -> dict[str, floa
 
 
 def measure_index(path: Path, rounds: int) -> dict[str, float]:
-    """Millions of look-ups a second, everybody in random order."""
+    """Millions of look-ups a second, all identities in random order."""
     codes_NL, shape = read_codes(path)
     build = seconds(lambda: CodeIndex(codes_NL, shape))
     index, rates = CodeIndex(codes_NL, shape), []
@@ -113,21 +115,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--identities", type=int, default=1_000_000)
     parser.add_argument("--length", type=int, default=5)
-    parser.add_argument("--range", type=int, default=16)
+    parser.add_argument("--vocab-size", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    shape, rng = CodeShape(given.length, given.range), np.random.default_rng(0)
+    shape, rng = CodeShape(given.length, given.vocab_size), np.random.default_rng(0)
     codes_NL = unpack_codes(rng.permutation(shape.capacity(0))[: given.identities], shape)
     ids = np.arange(given.identities)
-    people = pa.table({"identity_id": ids, "label": [f"person-{number:08d}" for number in ids]})
-    people = people.append_column("num_samples", pa.array(rng.integers(5, 80, given.identities)))
+    identities = pa.table({"identity_id": ids, "label": [f"person-{number:08d}" for number in ids]})
+    identities = identities.append_column("num_samples", pa.array(rng.integers(5, 80, given.identities)))
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure_writing(Path(folder), codes_NL, shape, people, given.rounds)
-        figures |= measure_sql(Path(folder) / DUCKDB_FILE, codes_NL, shape)
-        figures |= measure_index(Path(folder) / DUCKDB_FILE, given.rounds)
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
-    print(json.dumps({"benchmark": "code_table", **vars(given), **figures}))
+        metrics = measure_writing(Path(folder), codes_NL, shape, identities, given.rounds)
+        metrics |= measure_sql(Path(folder) / DUCKDB_FILE, codes_NL, shape)
+        metrics |= measure_index(Path(folder) / DUCKDB_FILE, given.rounds)
+    for name, metric in metrics.items():
+        print(f"{name}: {metric}")
+    print(json.dumps({"benchmark": "code_table", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Embedding against the encoder's bare forward pass; its memory; its engines.
 
     python benchmarks/embedding.py throughput [--model ViT-B-32] [--images 600] [--rounds 5]
-    python benchmarks/embedding.py memory [--people 2000 20000]
-    python benchmarks/embedding.py runners [--people 2000] [--parts 8]
+    python benchmarks/embedding.py memory [--identities 2000 20000]
+    python benchmarks/embedding.py runners [--identities 2000] [--parts 8]
 
 throughput: images per second of the stage's work, from JPEG files in mapped shards to sums of features, over those of
 the network alone on batches that lie preprocessed in memory: the faster of torch's own threads and of one batch per
@@ -120,9 +120,9 @@ def throughput(given: argparse.Namespace) -> dict[str, Any]:
     return {"ratio": round(ratio, 3), "images_per_second": round(median(rates["stage"]))}
 
 
-def write_source(path: Path, people: int) -> None:
+def write_source(path: Path, identities: int) -> None:
     """Two images of each person as RecordIO."""
-    images = drawn(2 * people)
+    images = drawn(2 * identities)
     with path.open("wb") as file:
         for number, image in enumerate(images):
             data = struct.pack("<IfQQ", 0, number // 2, number, 0) + image
@@ -140,9 +140,9 @@ def run_stage(folder: Path, stage: str, *settings: str) -> int:
     return usage.ru_maxrss * 1024
 
 
-def prepare(folder: Path, people: int) -> None:
-    """A store with the faces of so many people."""
-    write_source(folder / "train.rec", people)
+def prepare(folder: Path, identities: int) -> None:
+    """A store with the faces of so many identities."""
+    write_source(folder / "train.rec", identities)
     settings = {
         "preset": "demo",
         "store": str(folder / "store"),
@@ -153,16 +153,19 @@ def prepare(folder: Path, people: int) -> None:
 
 
 def memory(given: argparse.Namespace) -> dict[str, Any]:
-    """The peak for few and for many people."""
+    """The peak for few and for many identities."""
     peaks = {}
-    for people in given.people:
+    for identities in given.identities:
         with tempfile.TemporaryDirectory() as name:
-            prepare(Path(name), people)
-            peaks[people] = run_stage(Path(name), "embedding")
-            print(f"{people:,} people: {peaks[people] / 2**20:.0f} MiB")
+            prepare(Path(name), identities)
+            peaks[identities] = run_stage(Path(name), "embedding")
+            print(f"{identities:,} identities: {peaks[identities] / 2**20:.0f} MiB")
     ratio = max(peaks.values()) / min(peaks.values())
     print(f"the most over the least: {ratio:.3f}")
-    return {"ratio": round(ratio, 3), "peak_mib": {people: round(peak / 2**20) for people, peak in peaks.items()}}
+    return {
+        "ratio": round(ratio, 3),
+        "peak_mib": {identities: round(peak / 2**20) for identities, peak in peaks.items()},
+    }
 
 
 def runners(given: argparse.Namespace) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def runners(given: argparse.Namespace) -> dict[str, Any]:
     seconds, digests = {}, set()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder, given.people)
+        prepare(folder, given.identities)
         size = max(1, round((folder / "train.rec").stat().st_size / 2**20 / given.parts))
         store = ArtifactStore(str(folder / "store"))
         for runner in RUNNERS:
@@ -198,13 +201,13 @@ def main() -> None:
     speed.add_argument("--rounds", type=int, default=5)
     speed.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     peak = commands.add_parser("memory")
-    peak.add_argument("--people", type=int, nargs="+", default=[2000, 20_000])
+    peak.add_argument("--identities", type=int, nargs="+", default=[2000, 20_000])
     engines = commands.add_parser("runners")
-    engines.add_argument("--people", type=int, default=2000)
+    engines.add_argument("--identities", type=int, default=2000)
     engines.add_argument("--parts", type=int, default=8)
     given = parser.parse_args()
-    figures = {"throughput": throughput, "memory": memory, "runners": runners}[given.what](given)
-    print(json.dumps({"benchmark": "embedding", **vars(given), **figures}))
+    metrics = {"throughput": throughput, "memory": memory, "runners": runners}[given.what](given)
+    print(json.dumps({"benchmark": "embedding", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Codes for new identities, and the quality of a table, against one bare search for their nearest neighbours.
 
-python benchmarks/extension.py [--identities 200000] [--new 10000] [--dimension 512] [--length 5] [--range 12]
+python benchmarks/extension.py [--identities 200000] [--new 10000] [--dimension 512] [--length 5] [--vocab-size 12]
 
 Vectors and codes are random: the time does not depend on how well they fit. The reference is the matrix product of all
 new vectors with all old ones, in chunks, and its row maxima.
@@ -46,9 +46,9 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=10_000)
     parser.add_argument("--dimension", type=int, default=512)
     parser.add_argument("--length", type=int, default=5)
-    parser.add_argument("--range", type=int, default=12)
+    parser.add_argument("--vocab-size", type=int, default=12)
     given = parser.parse_args()
-    shape, rng = CodeShape(given.length, given.range), np.random.default_rng(0)
+    shape, rng = CodeShape(given.length, given.vocab_size), np.random.default_rng(0)
     vectors = rng.standard_normal((given.identities + given.new, given.dimension), dtype=np.float32)
     for start in range(0, len(vectors), CHUNK):
         vectors[start : start + CHUNK] /= np.linalg.norm(vectors[start : start + CHUNK], axis=1, keepdims=True)
@@ -60,15 +60,15 @@ def main() -> None:
     extra = peak_mb() - before
     reference, _ = timed(lambda: nearest(new, old))
     check_codes(np.concatenate([codes, new_codes]), shape)
-    figures = {
+    metrics = {
         "extend_seconds": round(seconds, 1),
         "extend_over_nearest_neighbours": round(seconds / reference, 2),
         "quality_seconds": round(quality_seconds, 1),
         "extra_mb": round(extra),
     }
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
-    print(json.dumps({"benchmark": "extension", **vars(given), **figures}))
+    for name, metric in metrics.items():
+        print(f"{name}: {metric}")
+    print(json.dumps({"benchmark": "extension", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

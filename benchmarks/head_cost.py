@@ -82,7 +82,7 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
             device
         )
     shape = code_shape(identities, TokenizationConfig(length=length))
-    largest = np.full((1, shape.length), shape.range - 1, np.int32)
+    largest = np.full((1, shape.length), shape.vocab_size - 1, np.int32)
     head = build_head(CODES[name], largest, np.zeros((1, DIM), np.float32)).to(device)
     head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
     head.code_vectors_ND = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
@@ -121,7 +121,7 @@ def warm_up(device: torch.device) -> None:
 
 
 def make_step(head: Head, identities: int, device: torch.device) -> Callable[[int], tuple[float, float]]:
-    """A training step on new people; its seconds by the clock and of the processor."""
+    """A training step on new identities; its seconds by the clock and of the processor."""
     optimizer = SGD(head.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     head.attach(optimizer)
     rng, wait = np.random.default_rng(0), torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -194,7 +194,7 @@ def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     for point, values in found.items():
         name, identities, length = point.split(":")
         shape = code_shape(int(identities), TokenizationConfig(length=int(length) or None))
-        code = f"{shape.length} × {shape.range}" if name in CODES else ""
+        code = f"{shape.length} × {shape.vocab_size}" if name in CODES else ""
         computed = f"{compute_bytes(name, int(identities)) / 2**20:12.0f}" if name not in CODES else " " * 12
         times = f"{1e3 * values['seconds']:9.1f} {1e3 * values['processor_seconds']:12.1f}"
         print(f"{HEADS[name]:14} {int(identities):11,}  {code:>7} {times} {values['bytes'] / 2**20:7.0f} {computed}")
@@ -279,11 +279,11 @@ def main() -> None:
     found = {point: {key: median(r[key] for r in many) for key in many[0]} for point, many in rounds.items()}
     for point, values in found.items():
         values["bytes"] = measure_apart(point, given, **GIVES_BACK)["bytes"]
-    figures = tell(found)
+    metrics = tell(found)
     if given.plot:
         draw(given.plot, found, given.device)
     settings = {"rounds": given.rounds, "threads": given.threads, "device": given.device, "cores": os.cpu_count()}
-    print(json.dumps({"benchmark": "head_cost", **settings, **figures, "points": found}))
+    print(json.dumps({"benchmark": "head_cost", **settings, **metrics, "points": found}))
 
 
 if __name__ == "__main__":

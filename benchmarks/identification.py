@@ -1,14 +1,14 @@
-"""Finding people by their codes against FAISS's flat search of all code vectors: time and agreement.
+"""Finding identities by their codes against FAISS's flat search of all code vectors: time and agreement.
 
 python benchmarks/identification.py [--identities 10000 100000 1000000] [--dimension 512] [--beam 64] [--cosine 0.5]
 
 Code vectors are drawn so that codes have a meaning that can be learned: the sum of one direction for each token, shared
-by everybody who has its value, and as much that is each person's own. Token heads of the usual size are trained shortly
-on noisy copies of code vectors, with `--cosine` to the clean one, and people are looked for by other noisy copies. So
-times are those of any model with as many people; accuracy is that of this toy. The reference is `faiss.knn` with inner
-products over all code vectors, in as many threads. `find` is the search; `find_with_chances` is what `gif identify`
-does, which also tells how probable the found codes are among all that exist, and for that sums over all of them. Times
-are the processor's.
+by all identities who has its value, and as much that is each person's own. Token heads of the usual size are trained
+shortly on noisy copies of code vectors, with `--cosine` to the clean one, and identities are looked for by other noisy
+copies. So times are those of any model with as many identities; accuracy is that of this toy. The reference is
+`faiss.knn` with inner products over all code vectors, in as many threads. `find` is the search;
+`find_with_probabilities` is what `gif identify` does, which also tells how probable the found codes are among all that
+exist, and for that sums over all of them. Times are the processor's.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from gif_core.heads import TokenHeads
-from gif_core.recognition import METHODS, Gallery, Method, search_codes, token_log_chances
+from gif_core.recognition import METHODS, Gallery, Method, search_codes, token_log_probs
 from gif_core.tokenization import Codes, CodeShape, code_shape, unpack_codes
 from schemas.tokenization import TokenizationConfig
 
@@ -41,11 +41,11 @@ def unit(rows: Floats) -> Floats:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def draw_people(identities: int, dimension: int, rng: np.random.Generator) -> tuple[Codes, CodeShape, Floats]:
+def draw_identities(identities: int, dimension: int, rng: np.random.Generator) -> tuple[Codes, CodeShape, Floats]:
     """Codes, and code vectors that half follow from them."""
     shape = code_shape(identities, TokenizationConfig())
     codes_NL = unpack_codes(rng.permutation(shape.capacity(0))[:identities], shape)
-    directions_LVD = rng.standard_normal((shape.length, shape.range, dimension), dtype=np.float32)
+    directions_LVD = rng.standard_normal((shape.length, shape.vocab_size, dimension), dtype=np.float32)
     vectors_ND = np.empty((identities, dimension), np.float32)
     for start in range(0, identities, CHUNK):
         codes = codes_NL[start : start + CHUNK]
@@ -66,12 +66,12 @@ def train_heads(
 ) -> TokenHeads:
     """Heads that have learned to read codes from noisy code vectors."""
     torch.manual_seed(0)
-    heads = TokenHeads(shape.length, shape.range, vectors_ND.shape[1], scale=16.0)
+    heads = TokenHeads(shape.length, shape.vocab_size, vectors_ND.shape[1], scale=16.0)
     optimizer = torch.optim.Adam(heads.parameters(), lr=1e-3)
     for _ in range(steps):
-        people = rng.integers(len(codes_NL), size=TRAINING_BATCH)
-        logits_LBV = heads.token_logits(torch.from_numpy(disturb(vectors_ND[people], cosine, rng)))
-        wanted_LB = torch.from_numpy(codes_NL[people].T.astype(np.int64))
+        chosen = rng.integers(len(codes_NL), size=TRAINING_BATCH)
+        logits_LBV = heads.token_logits(torch.from_numpy(disturb(vectors_ND[chosen], cosine, rng)))
+        wanted_LB = torch.from_numpy(codes_NL[chosen].T.astype(np.int64))
         loss = F.cross_entropy(logits_LBV.flatten(0, 1), wanted_LB.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -91,26 +91,26 @@ def seconds_of(work: Callable[[], Any], rounds: int) -> float:
 
 
 def measure(identities: int, given: argparse.Namespace) -> dict[str, Any]:
-    """All figures at one number of enrolled people."""
+    """All metrics at one number of enrolled identities."""
     rng = np.random.default_rng(0)
-    codes_NL, shape, vectors_ND = draw_people(identities, given.dimension, rng)
+    codes_NL, shape, vectors_ND = draw_identities(identities, given.dimension, rng)
     heads = train_heads(codes_NL, shape, vectors_ND, given.cosine, given.steps, rng)
     started = time.perf_counter()
     gallery = Gallery(heads, codes_NL, shape, vectors_ND, beam=given.beam)
-    figures: dict[str, Any] = {"length": shape.length, "range": shape.range}
-    figures["tree_seconds"] = time.perf_counter() - started
-    figures["tree_mb"] = sum(table.nbytes for table in gallery.tree.children) / 2**20
-    people = rng.integers(identities, size=given.images)
-    z_BD = disturb(vectors_ND[people], given.cosine, rng)
+    metrics: dict[str, Any] = {"length": shape.length, "vocab_size": shape.vocab_size}
+    metrics["tree_seconds"] = time.perf_counter() - started
+    metrics["tree_mb"] = sum(table.nbytes for table in gallery.tree.children) / 2**20
+    chosen = rng.integers(identities, size=given.images)
+    z_BD = disturb(vectors_ND[chosen], given.cosine, rng)
     found = {method: gallery.find(z_BD, 5, method).identities_BK for method in METHODS}
     for method, identities_BK in found.items():
-        hits_BK = identities_BK == people[:, None]
-        figures[f"{method}_rank_1"], figures[f"{method}_rank_5"] = hits_BK[:, 0].mean(), hits_BK.any(axis=1).mean()
-        figures[f"{method}_agrees"] = (identities_BK[:, 0] == found["exhaustive"][:, 0]).mean()
+        hits_BK = identities_BK == chosen[:, None]
+        metrics[f"{method}_rank_1"], metrics[f"{method}_rank_5"] = hits_BK[:, 0].mean(), hits_BK.any(axis=1).mean()
+        metrics[f"{method}_agrees"] = (identities_BK[:, 0] == found["exhaustive"][:, 0]).mean()
     with torch.inference_mode():
-        decoded = search_codes(gallery.tree, token_log_chances(heads, torch.from_numpy(z_BD)), given.beam)
-    figures["proven_best"] = (decoded.log_chances_BK[:, 0] >= decoded.bound_B).double().mean().item()
-    return figures | measure_times(gallery, z_BD, given.rounds)
+        decoded = search_codes(gallery.tree, token_log_probs(heads, torch.from_numpy(z_BD)), given.beam)
+    metrics["proven_best"] = (decoded.log_probs_BK[:, 0] >= decoded.bound_B).double().mean().item()
+    return metrics | measure_times(gallery, z_BD, given.rounds)
 
 
 def with_map(gallery: Gallery) -> Gallery:
@@ -128,26 +128,26 @@ def find(gallery: Gallery, z_BD: Floats, method: Method) -> NDArray[np.int64]:
     return gallery.find(z_BD, 5, method).identities_BK
 
 
-def find_with_chances(gallery: Gallery, z_BD: Floats, method: Method) -> NDArray[np.float64]:
+def find_with_probabilities(gallery: Gallery, z_BD: Floats, method: Method) -> NDArray[np.float64]:
     """What is printed of an image."""
-    return gallery.chances(z_BD, find(gallery, z_BD, method))
+    return gallery.probabilities(z_BD, find(gallery, z_BD, method))
 
 
 def measure_times(gallery: Gallery, z_BD: Floats, rounds: int) -> dict[str, float]:
     """Milliseconds an image, and how many times as fast as flat search, for all images at once and for one alone."""
-    figures, mapped = {}, with_map(gallery)
+    metrics, mapped = {}, with_map(gallery)
     for name, queries_BD in (("batch", z_BD), ("single", z_BD[:1])):
         flat = seconds_of(
             lambda z=queries_BD: faiss.knn(z, gallery.vectors_ND, 5, metric=faiss.METRIC_INNER_PRODUCT), rounds
         )
-        figures[f"{name}_flat_ms"] = 1000 * flat / len(queries_BD)
+        metrics[f"{name}_flat_ms"] = 1000 * flat / len(queries_BD)
         ways = {"codes": (gallery, "codes"), "reranked": (gallery, "reranked"), "mapped": (mapped, "reranked")}
         for way, (searched, method) in ways.items():
-            for what, work in (("find", find), ("find_with_chances", find_with_chances)):
+            for what, work in (("find", find), ("find_with_probabilities", find_with_probabilities)):
                 seconds = seconds_of(partial(work, searched, queries_BD, method), rounds)
-                figures[f"{name}_{way}_{what}_ms"] = 1000 * seconds / len(queries_BD)
-                figures[f"{name}_flat_over_{way}_{what}"] = flat / seconds
-    return figures
+                metrics[f"{name}_{way}_{what}_ms"] = 1000 * seconds / len(queries_BD)
+                metrics[f"{name}_flat_over_{way}_{what}"] = flat / seconds
+    return metrics
 
 
 def main() -> None:
@@ -166,11 +166,11 @@ def main() -> None:
     faiss.omp_set_num_threads(given.threads)
     results = {}
     for identities in given.identities:
-        figures = {name: float(f"{figure:.4g}") for name, figure in measure(identities, given).items()}
-        results[str(identities)] = figures
-        print(f"{identities:,} people")
-        for name, figure in figures.items():
-            print(f"  {name}: {figure:g}")
+        metrics = {name: float(f"{metric:.4g}") for name, metric in measure(identities, given).items()}
+        results[str(identities)] = metrics
+        print(f"{identities:,} identities")
+        for name, metric in metrics.items():
+            print(f"  {name}: {metric:g}")
     print(json.dumps({"benchmark": "identification", **vars(given), "results": results}))
 
 

@@ -1,4 +1,4 @@
-"""All 1:1 figures of a set of IJB-C's size from the features of its images, against the plain method.
+"""All 1:1 metrics of a set of IJB-C's size from the features of its images, against the plain method.
 
 python benchmarks/ijb.py [--scale 1.0] [--dim 512] [--rounds 1]
 
@@ -6,7 +6,7 @@ Features are random: a direction for each person, and noise for each template an
 IJB-C: 469,375 images, 23,124 templates, 15,658,489 pairs of 3,531 enrolled templates with others, 19,557 of them of one
 person. The plain method finds the images of each template and of each media in a loop, multiplies the two
 templates of each pair, and gives all scores to scikit-learn. Both start from the same file of features, mapped into
-memory, and the benchmark fails unless they end with the same figures. Memory is that of a process of its own that runs
+memory, and the benchmark fails unless they end with the same metrics. Memory is that of a process of its own that runs
 the fast method: the most that it ever holds, without the mapped file of features and without what the libraries take
 before the set is loaded.
 """
@@ -29,7 +29,7 @@ from sklearn.preprocessing import normalize
 
 from gif_core.protocols import FALSE_ACCEPT_RATES, Flags, pool_templates, score_pairs, verify_templates
 
-IMAGES, TEMPLATES, ENROLLED, PEOPLE = 469_375, 23_124, 3_531, 3_531
+IMAGES, TEMPLATES, ENROLLED, IDENTITIES = 469_375, 23_124, 3_531, 3_531
 PAIRS, GENUINE = 15_658_489, 19_557
 PAIRS_AT_ONCE = 100_000
 
@@ -51,11 +51,11 @@ def make_set(folder: Path, scale: float, dim: int) -> Task:
     """Templates of a person, images of a template in media of up to ten, and pairs of enrolled with other templates."""
     rng = np.random.default_rng(0)
     images, templates, enrolled = (max(60, int(count * scale)) for count in (IMAGES, TEMPLATES, ENROLLED))
-    people = enrolled
-    person = np.append(np.arange(enrolled), rng.integers(0, people, templates - enrolled))
+    identities = enrolled
+    person = np.append(np.arange(enrolled), rng.integers(0, identities, templates - enrolled))
     template = np.sort(np.append(np.arange(templates), rng.integers(0, templates, images - templates)))
     media = template * 50 + rng.integers(0, 1 + rng.integers(1, 9, templates)[template])
-    direction = rng.standard_normal((people, dim), np.float32)
+    direction = rng.standard_normal((identities, dim), np.float32)
     shift = rng.standard_normal((templates, dim), np.float32) * rng.uniform(0.5, 4, (templates, 1)).astype(np.float32)
     with (folder / "features.bin").open("wb") as file:
         for start in range(0, images, 2**14):
@@ -67,7 +67,7 @@ def make_set(folder: Path, scale: float, dim: int) -> Task:
 
 
 def make_pairs(rng: np.random.Generator, person: np.ndarray, enrolled: int, scale: float) -> tuple[np.ndarray, ...]:
-    """Other templates with the enrolled one of their person, and random pairs of two people, by enrolled template."""
+    """Genuine pairs with the enrolled template, and random impostor pairs, ordered by enrolled template."""
     others = np.arange(enrolled, len(person))
     genuine = np.stack([person[others], others], axis=1)[: max(30, int(GENUINE * scale))]
     count = max(2000, int((PAIRS - GENUINE) * scale**2))
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
     times: dict[str, list[float]] = {"fast": [], "plain": []}
-    figures: dict[str, list[float]] = {}
+    metrics: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         task = make_set(folder, given.scale, given.dim)
@@ -167,10 +167,10 @@ def main() -> None:
         for _ in range(given.rounds):
             for method, run in (("fast", run_fast), ("plain", run_plain)):
                 started = time.perf_counter()
-                figures[method] = run(features, task)
+                metrics[method] = run(features, task)
                 times[method].append(time.perf_counter() - started)
-                print(f"{method}: {times[method][-1]:.1f} s, {figures[method]}", flush=True)
-            assert figures["fast"] == figures["plain"], "the two methods give different figures"
+                print(f"{method}: {times[method][-1]:.1f} s, {metrics[method]}", flush=True)
+            assert metrics["fast"] == metrics["plain"], "the two methods give different metrics"
     result = {
         "images": len(features),
         "templates": task.num_templates,
@@ -180,7 +180,7 @@ def main() -> None:
         "plain_seconds": round(median(times["plain"]), 2),
         "times_as_fast": round(median(p / f for p, f in zip(times["plain"], times["fast"], strict=True)), 2),
         "extra_mb": round(memory),
-        "tar_at_far": dict(zip(map("{:g}".format, FALSE_ACCEPT_RATES), figures["fast"], strict=True)),
+        "tar_at_far": dict(zip(map("{:g}".format, FALSE_ACCEPT_RATES), metrics["fast"], strict=True)),
     }
     print(json.dumps({"benchmark": "ijb", **vars(given), **result}))
 

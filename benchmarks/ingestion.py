@@ -36,7 +36,7 @@ DISTINCT = 400
 
 
 def write_records(path: Path, records: int, side: int) -> None:
-    """People of fifty images each; a few hundred drawn faces take turns."""
+    """Identities of fifty images each; a few hundred drawn faces take turns."""
     options = [cv2.IMWRITE_JPEG_QUALITY, 95]
     faces = [cv2.resize(draw_face(0, person, 0)[..., ::-1], (side, side)) for person in range(DISTINCT)]
     images = [cv2.imencode(".jpg", face, options)[1].tobytes() for face in faces]
@@ -105,8 +105,8 @@ def main() -> None:
     ratio = statistics.median(ratios)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"ingestion / copy with sha256: {ratio:.2f}, peak memory {peak:.2f} GiB")
-    figures = {"records": options.records, "bytes": size, "ratio": round(ratio, 3), "peak_gib": round(peak, 2)}
-    print(json.dumps({"benchmark": "ingestion", **figures}))
+    metrics = {"records": options.records, "bytes": size, "ratio": round(ratio, 3), "peak_gib": round(peak, 2)}
+    print(json.dumps({"benchmark": "ingestion", **metrics}))
 
 
 if __name__ == "__main__":

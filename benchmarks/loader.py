@@ -121,11 +121,11 @@ def main() -> None:
                 speeds[name].append(speed)
                 speeds["bare"] += [before, after]
             print(f"round {number}: " + ", ".join(f"{name} / bare {ratios[name][-1]:.3f}" for name in variants))
-    figures = {f"{name}_over_bare": round(median(ratios[name]), 3) for name in variants}
-    figures |= {f"{name}_images_per_second": round(median(speeds[name])) for name in speeds}
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
-    print(json.dumps({"benchmark": "loader", **vars(given), **figures}))
+    metrics = {f"{name}_over_bare": round(median(ratios[name]), 3) for name in variants}
+    metrics |= {f"{name}_images_per_second": round(median(speeds[name])) for name in speeds}
+    for name, metric in metrics.items():
+        print(f"{name}: {metric}")
+    print(json.dumps({"benchmark": "loader", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

@@ -111,10 +111,10 @@ def main() -> None:
                 ratios[state].append(mapped / reference)
                 print(f"round {number}, {state}: shards {mapped:,.0f} images/s, .rec {reference:,.0f} images/s")
         assert bytes(Faces(shards).content(7)) == RecordFile(records).content(7)
-    figures = {f"{state}_shards_over_rec": round(median(ratios[state]), 2) for state in ratios}
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
-    print(json.dumps({"benchmark": "random_access", **vars(given), **figures}))
+    metrics = {f"{state}_shards_over_rec": round(median(ratios[state]), 2) for state in ratios}
+    for name, metric in metrics.items():
+        print(f"{name}: {metric}")
+    print(json.dumps({"benchmark": "random_access", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

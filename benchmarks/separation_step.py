@@ -74,8 +74,8 @@ def main() -> None:
     )
     print(f"step / bare products: {clock:.3f} by the clock, {processor:.3f} in processor time (fastest of each)")
     print(f"memory of a step beyond H: {memory:.0f} MB")
-    figures = {"step_over_products": round(clock, 3), "in_processor_time": round(processor, 3)}
-    print(json.dumps({"benchmark": "separation_step", **vars(given), **figures, "extra_megabytes": round(memory)}))
+    metrics = {"step_over_products": round(clock, 3), "in_processor_time": round(processor, 3)}
+    print(json.dumps({"benchmark": "separation_step", **vars(given), **metrics, "extra_megabytes": round(memory)}))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What of the vectors' relations is left when separation reaches a gap of 0.01, by several ways of getting there.
 
-    python benchmarks/separation_tradeoff.py [--data faces drawn cone] [--people 2000] [--cone 20000]
+    python benchmarks/separation_tradeoff.py [--data faces drawn cone] [--identities 2000] [--cone 20000]
         [--all] [--with "plain descent of all rows"]
 
-faces: photographs in a folder per person (--folder), encoded by tiny-clip. drawn: synthetic people, six images each,
-encoded by tiny-clip. cone: simulated clusters in a narrow cone, 512 dimensions. --vectors FILE.npy: rows of your own.
-Kept are the 10 and the 50 nearest neighbours of the start, and Spearman's rank correlation of similarities; `products`
-are the matrix products of m x m x d that it took (two an epoch, three when all rows move). --all adds the ways that
-were tried and not taken, and the literal recipe, which is stopped after 1000 epochs.
+faces: photographs in a folder per person (--folder), encoded by tiny-clip. drawn: synthetic identities, six images
+each, encoded by tiny-clip. cone: simulated clusters in a narrow cone, 512 dimensions. --vectors FILE.npy: rows of your
+own. Kept are the 10 and the 50 nearest neighbours of the start, and Spearman's rank correlation of similarities;
+`products` are the matrix products of m x m x d that it took (two an epoch, three when all rows move). --all adds the
+ways that were tried and not taken, and the literal recipe, which is stopped after 1000 epochs.
 """
 
 import argparse
@@ -158,13 +158,13 @@ def sample_of(vectors_ND: Tensor) -> Tensor:
     return torch.arange(min(len(vectors_ND), MEASURED))
 
 
-def people_of(folder: Path) -> Iterator[np.ndarray]:
+def identities_of(folder: Path) -> Iterator[np.ndarray]:
     """The photographs of one person after the other."""
     for person in sorted(path for path in folder.iterdir() if path.is_dir()):
         yield np.stack([cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB) for path in sorted(person.iterdir())])
 
 
-def drawn_people(count: int) -> Iterator[np.ndarray]:
+def drawn_identities(count: int) -> Iterator[np.ndarray]:
     """Six images of each synthetic person."""
     from gif_core.synthetic import draw_face
 
@@ -172,13 +172,13 @@ def drawn_people(count: int) -> Iterator[np.ndarray]:
         yield np.stack([draw_face(0, person, sample) for sample in range(6)])
 
 
-def encode(people: Iterator[np.ndarray]) -> Tensor:
+def encode(identities: Iterator[np.ndarray]) -> Tensor:
     """Identity vectors (Eq. 3) of tiny-clip."""
     from gif_core.embedding.encoders import build_encoder
     from schemas.embedding import EmbeddingConfig
 
     encoder = build_encoder(EmbeddingConfig(model="tiny-clip", pretrained="synthetic"), torch.device("cpu"))
-    return unit_rows(torch.stack([encoder.encode(images).double().mean(dim=0) for images in people])).float()
+    return unit_rows(torch.stack([encoder.encode(images).double().mean(dim=0) for images in identities])).float()
 
 
 def simulate(count: int, dimensions: int = 512) -> Tensor:
@@ -204,16 +204,16 @@ def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, di
         result = run(vectors_ND)
         seconds = time.perf_counter() - begun
         kept = start.kept(Rows(result.vectors_ND))
-        figures = {
+        metrics = {
             "gap": gap_of(result.vectors_ND),
             "knn10": kept.neighbours,
             "knn50": neighbours_kept(vectors_ND, result.vectors_ND, neighbours=50),
             "spearman": kept.spearman,
             "min_distance": separation_scores(result.vectors_ND).min,
         }
-        shown = "  ".join(f"{value:6.3f}" for value in figures.values())
+        shown = "  ".join(f"{value:6.3f}" for value in metrics.values())
         print(f"{way:52s} {shown}  {result.epochs:6d} {result.products:6d} {seconds:9.1f}", flush=True)
-        found[way] = {key: round(value, 4) for key, value in figures.items()} | {
+        found[way] = {key: round(value, 4) for key, value in metrics.items()} | {
             "epochs": result.epochs,
             "products": result.products,
         }
@@ -223,8 +223,8 @@ def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, di
 def load(name: str, given: argparse.Namespace) -> Tensor:
     """The vectors of that name."""
     if name == "faces":
-        return encode(people_of(given.folder))
-    return simulate(given.cone) if name == "cone" else encode(drawn_people(given.people))
+        return encode(identities_of(given.folder))
+    return simulate(given.cone) if name == "cone" else encode(drawn_identities(given.identities))
 
 
 def main() -> None:
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", choices=("faces", "drawn", "cone"), default=["drawn", "cone"])
     parser.add_argument("--folder", type=Path, help="of faces: a sub-folder of aligned images per person")
     parser.add_argument("--vectors", type=Path, nargs="*", default=[])
-    parser.add_argument("--people", type=int, default=2000)
+    parser.add_argument("--identities", type=int, default=2000)
     parser.add_argument("--cone", type=int, default=20_000)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--with", dest="also", nargs="*", default=[], help="some of the ways that --all adds")

@@ -148,11 +148,11 @@ def main() -> None:
                 ratios[what].append(reference / ours)
                 speeds[what].append(given.megabytes / ours)
             print(f"round {number}: " + ", ".join(f"{what} / bare {ratios[what][-1]:.3f}" for what in ratios))
-    figures = {f"{what}_over_bare": round(median(ratios[what]), 3) for what in ratios}
-    figures |= {f"{what}_megabytes_per_second": round(median(speeds[what])) for what in speeds}
-    for what, figure in figures.items():
-        print(f"{what}: {figure}")
-    print(json.dumps({"benchmark": "store", **vars(given), **figures}))
+    metrics = {f"{what}_over_bare": round(median(ratios[what]), 3) for what in ratios}
+    metrics |= {f"{what}_megabytes_per_second": round(median(speeds[what])) for what in speeds}
+    for what, metric in metrics.items():
+        print(f"{what}: {metric}")
+    print(json.dumps({"benchmark": "store", **vars(given), **metrics}))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python benchmarks/tokenization.py [--identities 200000] [--dimensions 512]
 python benchmarks/tokenization.py --identities 1000000 --memory      # the peak memory of mapped vectors instead
 
 The reference splits every node by FAISS with the same rounds, the same rows to train on and as many nodes at once, and
-lets everybody have the nearest centroid. The objective is the cosine of identities to the mean direction of their
+lets all identities have the nearest centroid. The objective is the cosine of identities to the mean direction of their
 cluster, summed over the levels.
 """
 
@@ -74,9 +74,9 @@ def build_plain_tree(vectors_ND: Vectors, shape: CodeShape) -> list[Rows]:
     clusters, nodes = [], [np.arange(len(vectors_ND))]
     with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in range(shape.length - 1):
-            large = [rows for rows in nodes if len(rows) > shape.range]
-            parts = pool.map(lambda rows: split_plainly(vectors_ND, rows, shape.range), large)
-            alone = [rows[i : i + 1] for rows in nodes if len(rows) <= shape.range for i in range(len(rows))]
+            large = [rows for rows in nodes if len(rows) > shape.vocab_size]
+            parts = pool.map(lambda rows: split_plainly(vectors_ND, rows, shape.vocab_size), large)
+            alone = [rows[i : i + 1] for rows in nodes if len(rows) <= shape.vocab_size for i in range(len(rows))]
             nodes = [part for children in parts for part in children] + alone
             clusters += nodes
     return clusters
@@ -86,7 +86,7 @@ def compare(given: argparse.Namespace) -> dict[str, float]:
     """Time and objective of both, in turn."""
     vectors_ND = draw_vectors(given.identities, given.dimensions, given.groups, given.spread)
     shape = code_shape(given.identities, CONFIG)
-    print(f"{given.identities} identities, codes of {shape.length} tokens of {shape.range} values")
+    print(f"{given.identities} identities, codes of {shape.length} tokens of {shape.vocab_size} values")
     seconds, cpu, objective = ({"plain": list[float](), "bounded": list[float]()} for _ in range(3))
     for number in range(given.rounds):
         started, started_cpu = time.perf_counter(), time.process_time()
@@ -132,7 +132,7 @@ def measure_memory(given: argparse.Namespace) -> dict[str, float]:
     return found | {"vectors_gib": round(size, 2), "limit_gib": round(limit, 2)}
 
 
-def name_people(count: int) -> pa.Table:
+def name_identities(count: int) -> pa.Table:
     """A table of identities."""
     ids = np.arange(count)
     return pa.table({"identity_id": ids, "label": [f"person-{i}" for i in ids], "num_samples": np.full(count, 20)})
@@ -148,15 +148,15 @@ def tokenize_mapped(path: Path) -> None:
     levels = sum_by_prefix(vectors_ND, last.codes_NL, shape)
     *_, aligned = align_tokens(vectors_ND, last.codes_NL, levels, shape, seed=0)
     done = time.perf_counter()
-    write_code_table(path.parent, aligned.codes_NL, shape, name_people(len(vectors_ND)))
+    write_code_table(path.parent, aligned.codes_NL, shape, name_identities(len(vectors_ND)))
     code_quality(aligned.codes_NL, shape, vectors_ND)
-    figures = {
+    metrics = {
         "tokenize_seconds": round(tokenized - started, 1),
         "align_seconds": round(done - tokenized, 1),
         "table_and_quality_seconds": round(time.perf_counter() - done, 1),
         "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
-    print(json.dumps(figures))
+    print(json.dumps(metrics))
 
 
 def main() -> None:
@@ -173,9 +173,9 @@ def main() -> None:
     if given.mapped:
         tokenize_mapped(given.mapped)
         return
-    figures = measure_memory(given) if given.memory else compare(given)
+    metrics = measure_memory(given) if given.memory else compare(given)
     settings = {name: value for name, value in vars(given).items() if name != "mapped"}
-    print(json.dumps({"benchmark": "tokenization", **settings, **figures}))
+    print(json.dumps({"benchmark": "tokenization", **settings, **metrics}))
 
 
 if __name__ == "__main__":

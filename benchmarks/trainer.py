@@ -3,7 +3,7 @@
     python benchmarks/trainer.py step [--backbone iresnet18] [--batch 16] [--steps 4] [--rounds 5]
     python benchmarks/trainer.py processes [--backbone iresnet_tiny] [--batch 64] [--steps 20]
 
-`step`: the trainer with the gif head, the loader that decodes JPEG files, guard rails and figures, against forward,
+`step`: the trainer with the gif head, the loader that decodes JPEG files, guard rails and metrics, against forward,
 backward and SGD step of the bare backbone on one batch that lies in memory. Both in turn, in one run; a round's ratio
 is taken against the reference just before and just after. `processes`: two gloo processes on one thread each against
 one process on one thread, on the same global batches: the time of a step, and how far the losses are apart.
@@ -35,12 +35,12 @@ from gif_core.training import begin_training
 from schemas.training import TrainingConfig, TrainingJob
 from tasks.torchrun import run_module
 
-PEOPLE, DIM = 10_000, 512
+IDENTITIES, DIM = 10_000, 512
 SHAPE = CodeShape(4, 10)
 
 
 def draw_faces(folder: Path, images: int) -> Path:
-    """As many people with an image each."""
+    """As many identities with an image each."""
     path = folder / "faces.arrow"
     rows = range(images)
     columns = [list(rows), [f"{row}.jpg" for row in rows], [draw_jpeg(0, row, 0) for row in rows]]
@@ -51,8 +51,8 @@ def draw_faces(folder: Path, images: int) -> Path:
 
 
 def draw_vectors() -> np.ndarray:
-    """Code vectors of everybody."""
-    vectors = np.random.default_rng(0).standard_normal((PEOPLE, DIM), dtype=np.float32)
+    """Code vectors of all identities."""
+    vectors = np.random.default_rng(0).standard_normal((IDENTITIES, DIM), dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
@@ -85,12 +85,12 @@ def compare_steps(given: argparse.Namespace, folder: Path) -> dict[str, float]:
     config = TrainingConfig(backbone=given.backbone, batch_size=given.batch, epochs=400, learning_rate=1e-4)
     training = begin_training(
         faces,
-        draw_codes(PEOPLE, SHAPE, seed=0),
+        draw_codes(IDENTITIES, SHAPE, seed=0),
         draw_vectors(),
         config,
         seed=0,
         group=ProcessGroup(torch.device("cpu")),
-        num_values=SHAPE.range,
+        num_values=SHAPE.vocab_size,
     )
     bare = bare_steps(given.backbone, torch.from_numpy(faces.load(np.arange(given.batch))))
     ratios, before = [], seconds_per_step(bare, given.steps)
@@ -126,7 +126,7 @@ def make_job(given: argparse.Namespace, folder: Path, faces: Path, store: str) -
 
 
 def run_processes(job: TrainingJob, folder: Path, processes: int) -> list[dict[str, float]]:
-    """The figures of every step."""
+    """The metrics of every step."""
     path = folder / "job.json"
     path.write_text(job.model_dump_json())
     return [said["metrics"] for said in run_module("gif_core.training.worker", [str(path)], processes)]
@@ -137,9 +137,9 @@ def compare_processes(given: argparse.Namespace, folder: Path) -> dict[str, floa
     os.environ["OMP_NUM_THREADS"] = "1"
     faces = draw_faces(folder, given.batch * given.steps)
     save_file({"code_vectors": draw_vectors()}, folder / "vectors.safetensors")
-    people = {"identity_id": np.arange(PEOPLE), "label": [str(row) for row in range(PEOPLE)]}
-    table = pa.table(people | {"num_samples": np.ones(PEOPLE, np.int32)})
-    write_code_table(folder, draw_codes(PEOPLE, SHAPE, seed=0), SHAPE, table)
+    identities = {"identity_id": np.arange(IDENTITIES), "label": [str(row) for row in range(IDENTITIES)]}
+    table = pa.table(identities | {"num_samples": np.ones(IDENTITIES, np.int32)})
+    write_code_table(folder, draw_codes(IDENTITIES, SHAPE, seed=0), SHAPE, table)
     one, two = (run_processes(make_job(given, folder, faces, f"store{n}"), folder, n) for n in (1, 2))
     apart = max(abs(b["loss"] / a["loss"] - 1) for a, b in zip(one, two, strict=True))
     speed = [median(step["images_per_second"] for step in steps[2:]) for steps in (one, two)]
@@ -163,9 +163,9 @@ def main() -> None:
         setattr(given, name, getattr(given, name) or value)
     with tempfile.TemporaryDirectory() as temporary:
         compare = {"step": compare_steps, "processes": compare_processes}[given.what]
-        figures = compare(given, Path(temporary))
+        metrics = compare(given, Path(temporary))
     print(
-        json.dumps({"benchmark": f"trainer {given.what}", "backbone": given.backbone, "batch": given.batch} | figures)
+        json.dumps({"benchmark": f"trainer {given.what}", "backbone": given.backbone, "batch": given.batch} | metrics)
     )
 
 

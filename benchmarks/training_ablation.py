@@ -4,10 +4,10 @@
     python benchmarks/training_ablation.py --vary training.gamma=1,3 --vary training.scale=16,8,32 --folder FACES
 
 On the faces of the demo, or on a folder of images per person. Settings are changed one at a time. Each seed draws its
-own code vectors, codes, first weights and order of images; the people kept aside are always the same. What is compared
-is the accuracy of verifying them, seed by seed, with that of a setting's first value: a difference counts when it is
-larger than its standard error over the seeds. Runs that come to the same settings are made once. A Prefect server that
-runs already (PREFECT_API_URL) saves every run the start of one.
+own code vectors, codes, first weights and order of images; the identities kept aside are always the same. What is
+compared is the accuracy of verifying them, seed by seed, with that of a setting's first value: a difference counts when
+it is larger than its standard error over the seeds. Runs that come to the same settings are made once. A Prefect server
+that runs already (PREFECT_API_URL) saves every run the start of one.
 
 With `--rounds 2` everything is made twice: the code vectors of the second time come from the network of the first.
 """
@@ -39,7 +39,7 @@ def write_settings(folder: Path, faces: Path | None, epochs: int) -> Path:
 
 
 def accuracy(folder: Path, settings: Path, overrides: list[str], rounds: int) -> float:
-    """Of the last round's model, on the people kept aside."""
+    """Of the last round's model, on the identities kept aside."""
     store, encoder = ArtifactStore(str(folder / "store")), list[str]()
     for _ in range(rounds):
         changes = [part for override in [*overrides, *encoder] for part in ("--set", override)]
@@ -67,8 +67,8 @@ def compare(found: list[float], first: list[float]) -> dict[str, float]:
     difference = np.subtract(found, first)
     error = difference.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
     spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
-    figures = {"mean": np.mean(found), "std": spread, "difference": difference.mean(), "standard_error": error}
-    return {name: round(100 * float(figure), 2) for name, figure in figures.items()}
+    metrics = {"mean": np.mean(found), "std": spread, "difference": difference.mean(), "standard_error": error}
+    return {name: round(100 * float(metric), 2) for name, metric in metrics.items()}
 
 
 def main() -> None:
@@ -92,11 +92,11 @@ def main() -> None:
                 overrides = [*given.set, choice, f"seed={seed}"]
                 found[choice].append(accuracy(Path(temporary), settings, overrides, given.rounds))
                 print(f"seed {seed}, {choice}: {100 * found[choice][-1]:.2f} %", flush=True)
-    figures = {choice: compare(found[choice], found[values[0]]) for values in choices for choice in values}
-    for choice, row in figures.items():
+    metrics = {choice: compare(found[choice], found[values[0]]) for values in choices for choice in values}
+    for choice, row in metrics.items():
         told = "{mean:.2f} ± {std:.2f} %, difference {difference:+.2f} ± {standard_error:.2f}".format(**row)
         print(f"{choice}: {told}")
-    print(json.dumps({"benchmark": "training_ablation", "seeds": given.seeds, "figures": figures}))
+    print(json.dumps({"benchmark": "training_ablation", "seeds": given.seeds, "metrics": metrics}))
 
 
 if __name__ == "__main__":

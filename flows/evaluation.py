@@ -10,5 +10,5 @@ from schemas.run import RunConfig
 
 @flow(name="evaluation")
 def evaluation(config: RunConfig | str = "demo", refresh: bool = False) -> RunRecord:
-    """Verify held-out people with the stored model."""
+    """Verify held-out identities with the stored model."""
     return run_stages(load_config(config), ["evaluation"], ["evaluation"] if refresh else [])

@@ -114,7 +114,7 @@ def _challenge(
 def _settle_codes(
     store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion, policy: RetrainingPolicy
 ) -> tuple[RunRecord, CodesChoice]:
-    """Extend the codes or make them anew; how far apart vectors would be is known once new people are among them."""
+    """Extend the codes or rebuild them; the separation is known once the new vectors are placed."""
     with ending_recorded(store, record):
         faces = store.open(refs_of(store, record)["ingestion"])
         choice = choose_codes(store, config, champion, faces, policy.codes)

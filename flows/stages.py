@@ -169,8 +169,8 @@ def run_stage(
     if state.name == "Cached":
         return ref, done
     made = ArtifactStore(config.store).open(ref).manifest
-    figures = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
-    return ref, done.model_copy(update=figures)
+    metrics = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
+    return ref, done.model_copy(update=metrics)
 
 
 def _reuse(

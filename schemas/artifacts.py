@@ -34,7 +34,7 @@ class ArtifactRef(Stored):
     """Folder of the artifact in its store."""
 
     def __str__(self) -> str:
-        """`stage/first twelve digits of the key`: how people name it on the command line."""
+        """`stage/first twelve digits of the key`: how identities name it on the command line."""
         return f"{self.stage}/{self.key[:12]}"
 
 
@@ -105,7 +105,7 @@ class Manifest(Stored):
 class CheckpointState(Stored):
     """The commit point of a checkpoint: one without it does not exist for anybody."""
 
-    model_config = ConfigDict(ser_json_inf_nan="constants")  # the figures of a skipped step are not finite
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # the metrics of a skipped step are not finite
 
     step: int = Field(ge=0)
     files: tuple[StoredFile, ...]

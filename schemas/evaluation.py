@@ -9,7 +9,7 @@ from schemas.addresses import Address
 from schemas.base import Frozen
 
 SetLabel = Annotated[str, Field(pattern=r"^[\w .+-]{1,60}$")]
-Subject = Literal["raw_pixels", "encoder", "model"]
+System = Literal["raw_pixels", "encoder", "model"]
 
 
 class _Set(Frozen):
@@ -28,7 +28,7 @@ class _Set(Frozen):
 
 
 class HeldOutSet(_Set):
-    """Pairs drawn from the people whom ingestion kept aside."""
+    """Pairs drawn from the identities whom ingestion kept aside."""
 
     kind: Literal["held_out"] = "held_out"
 
@@ -104,10 +104,10 @@ class IjbSet(_TemplateSet):
 
 
 class SyntheticPairsSet(_Set):
-    """A small `.bin` of drawn people who are in no other dataset."""
+    """A small `.bin` of drawn identities who are in no other dataset."""
 
     kind: Literal["synthetic_bin"] = "synthetic_bin"
-    people: int = Field(default=60, ge=2)
+    identities: int = Field(default=60, ge=2)
     pairs: PositiveInt = 300
     """Pairs of one person, and as many of two."""
     seed: int = Field(default=0, ge=0)
@@ -119,10 +119,10 @@ class SyntheticPairsSet(_Set):
 
 
 class SyntheticIjbSet(_TemplateSet):
-    """A small tree like that of IJB-C, of drawn people who are in no other dataset."""
+    """A small tree like that of IJB-C, of drawn identities who are in no other dataset."""
 
     kind: Literal["synthetic_ijb"] = "synthetic_ijb"
-    people: int = Field(default=40, ge=4)
+    identities: int = Field(default=40, ge=4)
     seed: int = Field(default=0, ge=0)
 
     @property
@@ -140,10 +140,10 @@ EvaluationSet = Annotated[PairSettings | TemplateSettings, Field(discriminator="
 
 
 class IdentificationConfig(Frozen):
-    """How well the model finds enrolled people by their codes, and knows who is not enrolled."""
+    """How well the model finds enrolled identities by their codes, and knows who is not enrolled."""
 
     images: PositiveInt = 1000
-    """Of enrolled people, and of people who were held out; fewer when there are no more."""
+    """Of enrolled identities, and of identities who were held out; fewer when there are no more."""
     beam: PositiveInt = 64
     """Prefixes of codes that are followed at a time."""
     fpir: float = Field(default=0.01, gt=0, lt=1)
@@ -154,17 +154,17 @@ class EvaluationConfig(Frozen):
     """Model + sets → scores."""
 
     sets: tuple[EvaluationSet, ...] = Field(default=(HeldOutSet(),), min_length=1)
-    subjects: tuple[Subject, ...] = Field(default=("raw_pixels", "encoder", "model"), min_length=1)
+    systems: tuple[System, ...] = Field(default=("raw_pixels", "encoder", "model"), min_length=1)
     """Whose features verify pairs of images; templates are made of the model's alone."""
     pairs: PositiveInt = 3000
-    """Of held-out people: pairs of one person, and as many of two; fewer when the faces do not give so many."""
+    """Of held-out identities: pairs of one person, and as many of two; fewer when the faces do not give so many."""
     folds: int = Field(default=10, ge=2)
     flip: bool = True
     """In pairs of images and in identification, add the features of the mirror image."""
     identification: IdentificationConfig | None = IdentificationConfig()
-    """Of enrolled people by their codes; null: none. Only models with the head `gif` know codes."""
+    """Of enrolled identities by their codes; null: none. Only models with the head `gif` know codes."""
     seed: int = Field(default=0, ge=0)
-    """Which pairs and images of held-out people are drawn; independent of the run's seed."""
+    """Which pairs and images of held-out identities are drawn; independent of the run's seed."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> "EvaluationConfig":
@@ -172,6 +172,6 @@ class EvaluationConfig(Frozen):
         twice = sorted({title for title in titles if titles.count(title) > 1})
         if twice:
             raise ValueError(f"two sets are called {twice[0]!r}: give one of them a label of its own")
-        if len(set(self.subjects)) < len(self.subjects):
-            raise ValueError(f"a subject is there twice: {', '.join(self.subjects)}")
+        if len(set(self.systems)) < len(self.systems):
+            raise ValueError(f"a system is there twice: {', '.join(self.systems)}")
         return self

@@ -8,7 +8,7 @@ from schemas.addresses import Address
 from schemas.base import Frozen
 
 MOST_DRAWN = 10**6
-"""People of a synthetic source; those with higher numbers are kept for evaluation sets."""
+"""Identities of a synthetic source; those with higher numbers are kept for evaluation sets."""
 
 
 class SyntheticSource(Frozen):
@@ -21,7 +21,7 @@ class SyntheticSource(Frozen):
     largest: PositiveInt = 40
     """Samples of the most frequent identity; the numbers between are long-tailed."""
     seed: int = Field(default=0, ge=0)
-    """The people drawn; independent of the run's seed."""
+    """The identities drawn; independent of the run's seed."""
 
     @model_validator(mode="after")
     def _check_range(self) -> "SyntheticSource":

@@ -10,7 +10,7 @@ from schemas.base import Frozen, Stored
 
 CHAMPION: Final = "champion"
 Key = Annotated[str, Field(pattern=KEY_PATTERN)]
-FigureName = Annotated[
+MetricName = Annotated[
     str, Field(pattern=r"^(accuracy|rank_\d+|(tar_at_far|tpir_at_fpir)_0\.\d+|(tar_at_far|tpir_at_fpir)_1e-\d+)$")
 ]
 TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$")]
@@ -20,7 +20,7 @@ class CodesPolicy(Frozen):
     """When the champion's codes are extended, and when codes are made anew."""
 
     prefer: Literal["extend", "rebuild"] = "extend"
-    """`extend`: everybody keeps their code and new people get free ones, as long as the next two hold."""
+    """`extend`: all identities keeps their code and new identities get free ones, as long as the next two hold."""
     fullest: float = Field(default=0.95, gt=0, le=1)
     """Codes are made anew when more than this share of the code tree would be taken."""
     least_separation: float = Field(default=0.5, ge=0, le=1)
@@ -41,16 +41,16 @@ class TrainingPolicy(Frozen):
 
 
 class PromotionPolicy(Frozen):
-    """What a challenger must show: no figure below the champion's by more than chance explains, and one above."""
+    """What a challenger must show: no metric below the champion's by more than chance explains, and one above."""
 
-    figures: tuple[FigureName, ...] = Field(
+    metrics: tuple[MetricName, ...] = Field(
         default=("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1"), min_length=1
     )
     """Of every set, those that it has and is large enough for."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Share of the resampled differences that the interval of a figure holds."""
+    """Share of the resampled differences that the interval of a metric holds."""
     replicas: int = Field(default=1000, ge=100)
-    """How often people are drawn anew."""
+    """How often identities are drawn anew."""
     seed: int = Field(default=0, ge=0)
 
 
@@ -65,10 +65,10 @@ class RetrainingPolicy(Frozen):
 
 
 class Compared(Stored):
-    """One figure of champion and challenger on the same set."""
+    """One metric of champion and challenger on the same set."""
 
     set: str
-    figure: str
+    metric: str
     champion: float
     challenger: float
     low: float
@@ -85,17 +85,17 @@ class Compared(Stored):
 
 
 class CodesChoice(Stored):
-    """Whether the codes were extended or made anew, and the figures that decided it."""
+    """Whether the codes were extended or made anew, and the metrics that decided it."""
 
     action: Literal["extend", "rebuild"]
     because: str
-    people: int = Field(ge=0)
-    new_people: int | None = None
-    """Null when they are not the champion's people and some more."""
+    identities: int = Field(ge=0)
+    new_identities: int | None = None
+    """Null when they are not the champion's identities and some more."""
     occupancy: float | None = None
-    """Share of the champion's code tree that everybody together would take."""
+    """Share of the champion's code tree that all identities together would take."""
     separation: float | None = None
-    """Least distance between two code vectors with the new people among them."""
+    """Least distance between two code vectors with the new identities among them."""
     separation_before: float | None = None
     """The same when codes were last made anew."""
 
@@ -120,7 +120,7 @@ class Decision(Stored):
     evaluations: dict[Literal["champion", "challenger"], Key] = Field(default_factory=dict)
     """The scores that were compared."""
     run_id: str | None = None
-    figures: tuple[Compared, ...] = ()
+    metrics: tuple[Compared, ...] = ()
     codes: CodesChoice | None = None
     fine_tuned: bool | None = None
     policy: dict[str, Any] = Field(default_factory=dict)

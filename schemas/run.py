@@ -22,7 +22,7 @@ LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
 OPTIONAL: Final = (*LINKS, "dimension")
 """Settings that are in no key unless they are given: artifacts of before they were there stay in use."""
-WATCHING: Final = {"max_skipped", "verified_pairs"}
+WATCHING: Final = {"max_skipped", "val_pairs"}
 """Settings that no weight depends on: they are in no key, and a training goes on when they change."""
 
 

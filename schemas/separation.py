@@ -35,8 +35,8 @@ class SeparationConfig(Frozen):
     """Dimensions of the code vectors, and so of the network's features: identity vectors are first brought into the
     subspace of so many that keeps the most of them; null: as many as the encoder's vectors have."""
     extends: str | None = Field(default=None, pattern=KEY_PATTERN)
-    """Key of a separation whose code vectors stay as they are: they are those of the first people, and the others are
-    placed among them; null: everybody moves."""
+    """Key of a separation whose code vectors stay as they are: those of the first identities; the others are
+    placed among them; null: all identities moves."""
 
 
 class SeparationJob(Frozen):

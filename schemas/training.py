@@ -78,7 +78,7 @@ class TrainingConfig(Frozen):
     margins: tuple[Annotated[float, Field(ge=1)], NonNegativeFloat, NonNegativeFloat] = (1.0, 0.5, 0.0)
     """m1, m2 and m3 of `combined_margin`: cos(m1·θ + m2) - m3."""
     sample_rate: float = Field(default=0.3, gt=0, le=1)
-    """Share of the rows that take part in a step of `partial_fc`, those of the batch's people among them."""
+    """Share of the rows that take part in a step of `partial_fc`, those of the batch's identities among them."""
     gamma: NonNegativeFloat = 1.0
     """Weight of L_AR in Eq. 10; 0: codes alone."""
     code_weight: NonNegativeFloat = 1.0
@@ -88,14 +88,14 @@ class TrainingConfig(Frozen):
     hidden_layers: NonNegativeInt = 2
     """Layers between the feature and a token's classifier."""
     negatives: NonNegativeInt = 512
-    """People drawn in every step, whose code vectors z·h_y must stand out from in L_AR; the cost does not depend on how
-    many people there are. 0: the paper's Eq. 8, which only pulls; all else is the paper's by default."""
+    """Identities drawn in every step, whose code vectors z·h_y must exceed in L_AR; the cost does not depend on how
+    many identities there are. 0: the paper's Eq. 8, which only pulls; all else is the paper's by default."""
     alignment_scale: PositiveFloat = 16.0
     """The factor on the cosines of L_AR with negatives."""
     alignment_margin: NonNegativeFloat = 0.2
     """Taken off z·h_y in L_AR with negatives."""
     code_map: NonNegativeInt = 512
-    """Width of a small network, learned with the backbone and shared by everybody, that moves the code vectors in L_AR
+    """Width of a small network, learned with the backbone and shared by all identities, that maps code vectors in L_AR
     with negatives; 0: they stay where they are, as they do without negatives and in the paper."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """The paper trains ResNets with `sgd` for 20 epochs, ViTs with `adamw` for 40."""
@@ -120,15 +120,15 @@ class TrainingConfig(Frozen):
     many GPUs: each then normalises over its own images."""
     max_skipped: PositiveInt = 10
     """Steps in a row whose loss or gradient is not finite, which are skipped, before the training gives up."""
-    verified_pairs: NonNegativeInt = 300
-    """Pairs of each kind that are verified after every epoch: of held-out people, and of each file of pairs among
+    val_pairs: NonNegativeInt = 300
+    """Pairs of each kind that are verified after every epoch: of held-out identities, and of each file of pairs among
     `evaluation.sets`; 0: none."""
     flip: bool = True
     """Mirror every second image at random."""
     augmentation: AugmentationConfig = AugmentationConfig()
     start_from: str | None = Field(default=None, pattern=KEY_PATTERN)
     """Key of a training whose weights are the start: the backbone's, and the head's as far as it is about the same
-    codes or the same people; null: random weights."""
+    codes or the same identities; null: random weights."""
 
     @model_validator(mode="after")
     def _take_margins(self) -> Self:
@@ -152,7 +152,7 @@ class TrainingStart(Frozen):
 
     backbone: str
     head: str | None
-    """Null when its head was about other codes or other people."""
+    """Null when its head was about other codes or other identities."""
 
 
 class TrainingJob(Frozen):
@@ -167,7 +167,7 @@ class TrainingJob(Frozen):
     """Faces to train on, as Arrow files."""
     held_out: tuple[str, ...]
     """Faces to verify, as Arrow files."""
-    verified_sets: tuple[PairFiles, ...] = ()
+    val_sets: tuple[PairFiles, ...] = ()
     """Files of pairs to verify."""
     codes: str
     """DuckDB file of the identity codes."""

@@ -46,7 +46,7 @@ def _compute_missing(
     config: RunConfig, faces: ArtifactRef, plan: list[Part], parts: PartStore, draft: Draft
 ) -> list[str]:
     """Names of all parts in order, after those that are not stored yet have been computed."""
-    stored = {} if draft.anew else parts.names()
+    stored = {} if draft.from_scratch else parts.names()
     missing = [part for part in plan if part.key not in stored]
     logger.info("%d of %d parts are stored already", len(plan) - len(missing), len(plan))
     draft.metrics["parts_computed"] = len(missing)
@@ -122,14 +122,14 @@ def _with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
     return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config
 
 
-def _write_vectors(draft: Draft, people: Path, parts: PartStore, names: list[str]) -> None:
+def _write_vectors(draft: Draft, identities_file: Path, parts: PartStore, names: list[str]) -> None:
     """Put the identities together, a window at a time."""
 
     @lru_cache(LOADED_PARTS)
     def load(number: int) -> PartSums:
         return PartSums.from_bytes(parts.load(names[number]))
 
-    summary, identities = Summary(), pq.read_metadata(people).num_rows
+    summary, identities = Summary(), pq.read_metadata(identities_file).num_rows
     spans = [load(number).span for number in range(len(names))]
     writer: pq.ParquetWriter | None = None
     for table in identity_vectors(spans, load, identities):
@@ -139,12 +139,12 @@ def _write_vectors(draft: Draft, people: Path, parts: PartStore, names: list[str
     if writer is None:
         raise ValueError("there is nobody to embed")
     writer.close()
-    _write_summary(draft, summary, people)
+    _write_summary(draft, summary, identities_file)
 
 
-def _write_summary(draft: Draft, summary: Summary, people: Path) -> None:
+def _write_summary(draft: Draft, summary: Summary, identities_file: Path) -> None:
     chosen = [("identity_id", "in", [identity for _, identity, _ in summary.lowest])]
-    named = pq.read_table(people, columns=["identity_id", "label"], filters=chosen if summary.lowest else None)
+    named = pq.read_table(identities_file, columns=["identity_id", "label"], filters=chosen if summary.lowest else None)
     labels = dict(zip(named["identity_id"].to_pylist(), named["label"].to_pylist(), strict=True))
     pq.write_table(summary.least_cohesive(labels), draft.folder / "least_cohesive.parquet")
     draft.metrics |= summary.metrics

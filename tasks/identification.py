@@ -1,4 +1,4 @@
-"""Identification among the enrolled as a part of evaluation: its figures, and the threshold of the unknown."""
+"""Identification among the enrolled as a part of evaluation: its metrics, and the threshold of the unknown."""
 
 import logging
 from typing import Final
@@ -20,7 +20,7 @@ from gif_core.recognition import (
     choose_unknown,
     measure_open_set,
     open_gallery,
-    open_set_figures,
+    open_set_metrics,
 )
 from gif_core.runtime import pick_device
 from gif_core.tokenization import check_identities
@@ -34,16 +34,16 @@ from tasks.stage import Inputs
 logger = logging.getLogger(__name__)
 TITLE: Final = "identification"
 PROTOCOL: Final = "enrolled-1"
-"""Raise its number when the same features would get other figures."""
+"""Raise its number when the same features would get other metrics."""
 NOBODY_UNKNOWN: Final = (
     "nobody was held out, so there is no threshold between known and unknown: set ingestion.held_out above 0"
 )
 
-OTHER_PEOPLE: Final = "the model was trained on other people than those of these faces"
+OTHER_PEOPLE: Final = "the model was trained on other identities than those of these faces"
 
 
 def measure_identification(config: RunConfig, inputs: Inputs) -> SetResult | None:
-    """Figures of each way to find enrolled people, or why there are none; None when they are not asked for."""
+    """Metrics of each way to find enrolled identities, or why there are none; None when they are not asked for."""
     given, device = config.evaluation.identification, pick_device(config.execution.device)
     if given is None:
         return None
@@ -63,26 +63,26 @@ def measure_identification(config: RunConfig, inputs: Inputs) -> SetResult | Non
         return result
     enrolled, unknown = _choose_images(config, inputs, given)
     result.flags = {**result.flags, "enrolled_images": enrolled.origin}
-    result.counts = _count("enrolled", enrolled) | _count("unknown", unknown) | {"people": len(gallery)}
+    result.counts = _count("enrolled", enrolled) | _count("unknown", unknown) | {"identities": len(gallery)}
     model = open_backbone(inputs["training"], device)
     enrolled_ED = _embed(config, model, enrolled, "enrolled", device)
     unknown_UD = _embed(config, model, unknown, "unknown", device)
     for method in METHODS:
         known, strange = (gallery.find(features_BD, max(RANKS), method) for features_BD in (enrolled_ED, unknown_UD))
-        figures = measure_open_set(known, strange, enrolled.person_N, unknown.person_N, fpir=given.fpir)
-        result.subjects[method] = open_set_figures(figures, given.fpir)
+        metrics = measure_open_set(known, strange, enrolled.person_N, unknown.person_N, fpir=given.fpir)
+        result.systems[method] = open_set_metrics(metrics, given.fpir)
     return result
 
 
 def headline(result: SetResult) -> dict[str, float | int | str]:
-    """The figures of the manifest."""
+    """The metrics of the manifest."""
     if result.undefined:
         logger.warning("%s: %s", result.title, result.undefined)
         return {}
     return {
-        f"{TITLE}/{method}/{name}": figure
-        for method, figures in result.subjects.items()
-        for name, figure in figures.items()
+        f"{TITLE}/{method}/{name}": metric
+        for method, metrics in result.systems.items()
+        for name, metric in metrics.items()
         if name.startswith(("rank_1", "fnir_"))
     }
 
@@ -104,4 +104,4 @@ def _embed(
 
 
 def _count(name: str, chosen: ChosenImages) -> dict[str, int]:
-    return {f"{name}_images": len(chosen.rows_N), f"{name}_people": len(np.unique(chosen.person_N))}
+    return {f"{name}_images": len(chosen.rows_N), f"{name}_identities": len(np.unique(chosen.person_N))}

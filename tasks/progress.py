@@ -102,7 +102,7 @@ def collect_features(chunks: Iterator[NDArray[np.float32]], name: str, total: in
 
 
 class _Bar(Progress):
-    """With its figures below, so that a narrow terminal has room for both."""
+    """With its metrics below, so that a narrow terminal has room for both."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -124,7 +124,7 @@ def _bar(console: Console) -> Progress:
 
 
 def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID | None:
-    """Create or move the progress artifact of this task run, with its figures; outside Prefect there is none.
+    """Create or move the progress artifact of this task run, with its metrics; outside Prefect there is none.
 
     A server that does not answer is not asked again until the next time: the work would wait for it.
     """

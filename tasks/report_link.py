@@ -14,9 +14,9 @@ HOW_TO_OPEN = (
 
 
 def show_link(report: Artifact, inputs: Inputs) -> None:
-    """The headline figures of the run and where its page is, as an artifact in Prefect's UI."""
+    """The headline metrics of the run and where its page is, as an artifact in Prefect's UI."""
     where = f"{report.ref.uri}/{report.stored(PAGE).path}"
     rows = [f"| {name} | {value} |" for name, value in headline_rows(inputs)]
     page = [f"[The report of this run]({where})", "", f"`{where}`", "", HOW_TO_OPEN]
-    lines = [*page, "", "| figure | |", "|---|---|", *rows]
+    lines = [*page, "", "| metric | |", "|---|---|", *rows]
     create_markdown_artifact(key="report", markdown="\n".join(lines), description="The report of this run")

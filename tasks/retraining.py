@@ -10,7 +10,7 @@ from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.retraining import compare, enter_verdict, judge
-from gif_core.runtime import figure_name, percent, set_name
+from gif_core.runtime import metric_name, percent, set_name
 from schemas.artifacts import ArtifactRef
 from schemas.retraining import CodesChoice, Compared, Decision, RetrainingPolicy, RetrainingResult
 from tasks.progress import warn_of_prefect
@@ -37,8 +37,8 @@ def decide(
 ) -> Decision:
     """Compare champion and challenger on the same sets, enter the verdict, and let the tag follow."""
     store = ArtifactStore(store_address)
-    figures = compare(store.open(scores["champion"]), store.open(scores["challenger"]), policy.promotion)
-    promoted, because = judge(figures)
+    metrics = compare(store.open(scores["champion"]), store.open(scores["challenger"]), policy.promotion)
+    promoted, because = judge(metrics)
     winner = "challenger" if promoted else "champion"
     return enter_verdict(
         store,
@@ -49,7 +49,7 @@ def decide(
         because=because,
         evaluation=scores[winner].key,
         evaluations={name: ref.key for name, ref in scores.items()},
-        figures=figures,
+        metrics=metrics,
         policy=policy.model_dump(mode="json"),
         **about,
     )
@@ -63,7 +63,7 @@ def show_result(result: RetrainingResult) -> None:
 
 
 def describe_result(result: RetrainingResult) -> str:
-    """Markdown: the outcome, the figures side by side, what was done about the codes."""
+    """Markdown: the outcome, the metrics side by side, what was done about the codes."""
     lines = [result.message[:1].upper() + result.message[1:] + "."]
     entry = result.decision
     if entry is None:
@@ -71,15 +71,15 @@ def describe_result(result: RetrainingResult) -> str:
     lines += ["", f"Decision {entry.number} of `{entry.tag}`, run `{entry.run_id}`."]
     if entry.codes:
         lines += ["", *_describe_codes(entry.codes, fine_tuned=bool(entry.fine_tuned))]
-    if entry.figures:
-        lines += ["", "| figure | champion | challenger | difference by chance | |", "|---|---|---|---|---|"]
-        lines += [_figure_row(row) for row in entry.figures]
+    if entry.metrics:
+        lines += ["", "| metric | champion | challenger | difference by chance | |", "|---|---|---|---|---|"]
+        lines += [_metric_row(row) for row in entry.metrics]
     return "\n".join(lines)
 
 
-def _figure_row(row: Compared) -> str:
+def _metric_row(row: Compared) -> str:
     interval = f"{100 * row.low:+.2f} … {100 * row.high:+.2f} points"
-    name = f"{set_name(row.set)}: {figure_name(row.figure)}".replace("|", "\\|")
+    name = f"{set_name(row.set)}: {metric_name(row.metric)}".replace("|", "\\|")
     return f"| {name} | {percent(row.champion)} | {percent(row.challenger)} | {interval} | {row.verdict} |"
 
 
@@ -87,11 +87,11 @@ def _describe_codes(codes: CodesChoice, *, fine_tuned: bool) -> list[str]:
     done = "Codes were extended" if codes.action == "extend" else "Codes were made anew"
     learned = "fine-tuned from the champion" if fine_tuned else "trained anew"
     lines = [f"{done}: {codes.because}. The challenger was {learned}."]
-    figures = {
-        "people": codes.people,
-        "new people": codes.new_people,
+    metrics = {
+        "identities": codes.identities,
+        "new identities": codes.new_identities,
         "share of the code tree": None if codes.occupancy is None else f"{codes.occupancy:.1%}",
         "least distance of code vectors": codes.separation,
         "the same when codes were last made anew": codes.separation_before,
     }
-    return [*lines, *(f"- {name}: {value}" for name, value in figures.items() if value is not None)]
+    return [*lines, *(f"- {name}: {value}" for name, value in metrics.items() if value is not None)]

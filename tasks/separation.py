@@ -63,7 +63,7 @@ def separation(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
 def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
     """The files of the job, in a hidden folder that a later attempt finds again."""
     work = draft.folder / WORK
-    if draft.anew:
+    if draft.from_scratch:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(exist_ok=True)
     rows, columns = _copy_vectors(vectors, work / "start.safetensors", config.separation.dimension)
@@ -82,21 +82,21 @@ def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
 
 
 def _keep_known(config: RunConfig, start: Path) -> int:
-    """Put the code vectors of known people in the place of their vectors, and new people among them; how many stay."""
+    """Start from the known code vectors, with new identities placed among them; the number of known ones."""
     store = ArtifactStore(config.store)
     assert config.separation.extends is not None
     known_ND = open_code_vectors(store.open(store.ref("separation", config.separation.extends)))
-    everybody = map_matrix(start, VECTORS, writable=True)
+    all_rows = map_matrix(start, VECTORS, writable=True)
     kept, columns = len(known_ND), known_ND.shape[1]
-    if kept > len(everybody) or columns != everybody.shape[1]:
+    if kept > len(all_rows) or columns != all_rows.shape[1]:
         raise GifError(
             f"separation.extends names {kept:,} code vectors of {columns} dimensions, which do not fit "
-            f"{len(everybody):,} vectors of {everybody.shape[1]}: separate everybody anew, without it"
+            f"{len(all_rows):,} vectors of {all_rows.shape[1]}: separate all identities anew, without it"
         )
-    everybody[kept:] = place(everybody[kept:], fit_map(everybody[:kept], known_ND))
+    all_rows[kept:] = place(all_rows[kept:], fit_map(all_rows[:kept], known_ND))
     for begin in range(0, kept, CHUNK):
-        everybody[begin : min(begin + CHUNK, kept)] = known_ND[begin : begin + CHUNK]
-    everybody.flush()
+        all_rows[begin : min(begin + CHUNK, kept)] = known_ND[begin : begin + CHUNK]
+    all_rows.flush()
     return kept
 
 
@@ -132,7 +132,7 @@ def _run(job: SeparationJob, config: RunConfig, work: Path) -> Iterator[Separati
     path = work / "job.json"
     path.write_text(job.model_dump_json())
     told = run_module("gif_core.separation.worker", [str(path)], processes)
-    return (SeparationStep(**figures) for figures in told)
+    return (SeparationStep(**metrics) for metrics in told)
 
 
 def _write_distances(job: SeparationJob, config: RunConfig, draft: Draft) -> None:

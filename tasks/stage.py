@@ -107,7 +107,7 @@ def _find_or_make(
             suppress(PublishedMeanwhileError),
             store.draft(ref, settings, made_from, resume=resumes) as draft,
         ):
-            draft.anew = refresh and _is_first_try()
+            draft.from_scratch = refresh and _is_first_try()
             check_room(stage, needs_of(stage, inputs), draft.folder)
             work(config, inputs, draft)
             store.publish(draft, replace=refresh)
@@ -140,6 +140,6 @@ def _show_metrics(artifact: Artifact) -> None:
     """Tell the log and Prefect's UI; a stage that is published does not fail because the UI is away."""
     metrics = artifact.manifest.metrics
     logger.info("%s is published: %s", artifact.ref, metrics)
-    table = [{"figure": name, "value": value} for name, value in metrics.items()]
-    with warn_of_prefect("the figures"):
-        create_table_artifact(key=f"{artifact.ref.stage}-figures", table=table, description=f"`{artifact.ref.uri}`")
+    table = [{"metric": name, "value": value} for name, value in metrics.items()]
+    with warn_of_prefect("the metrics"):
+        create_table_artifact(key=f"{artifact.ref.stage}-metrics", table=table, description=f"`{artifact.ref.uri}`")

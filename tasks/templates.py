@@ -1,4 +1,4 @@
-"""Sets of templates within evaluation: features as cached parts, then all figures from them in seconds."""
+"""Sets of templates within evaluation: features as cached parts, then all metrics from them in seconds."""
 
 import logging
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from gif_core.evaluation import (
     SetResult,
     StoredFeatures,
     embed_features,
-    identification_figures,
+    identification_metrics,
     keep_pairs,
     keep_searches,
     plan_features,
-    template_figures,
+    template_metrics,
     who_is_who,
 )
 from gif_core.protocols import (
     IJB_PROTOCOL,
     Flags,
-    UndefinedFiguresError,
+    UndefinedMetricsError,
     identify_templates,
     pool_templates,
     score_pairs,
@@ -54,7 +54,7 @@ from tasks.progress import track
 from tasks.runners import end_with_parent, open_runner, resources, threads_per_part
 
 logger = logging.getLogger(__name__)
-SUBJECT = "model"
+SYSTEM = "model"
 _one_at_a_time = Lock()
 """Threads of a process that embed parts share its model."""
 
@@ -69,9 +69,9 @@ class Tree:
 
 
 def evaluate_templates(
-    config: RunConfig, training: Artifact, given: IjbSet | SyntheticIjbSet, work: Path, *, anew: bool
+    config: RunConfig, training: Artifact, given: IjbSet | SyntheticIjbSet, work: Path, *, from_scratch: bool
 ) -> SetResult:
-    """1:1 and 1:N figures of the model; what the set cannot answer is said to be undefined."""
+    """1:1 and 1:N metrics of the model; what the set cannot answer is said to be undefined."""
     address, name = open_template_set(given, work)
     files = EvaluationFiles(address)
     crops = files.listing(CROPS)
@@ -79,10 +79,10 @@ def evaluate_templates(
     flags = Flags(given.flip, given.detector_score, given.norm)
     counts = {"images": len(meta.faces), "templates": len(meta.faces.template_ids_T), "pairs": len(meta.same_P)}
     counts["same"] = int(meta.same_P.sum())
-    result = SetResult(given.title, given.kind, IJB_PROTOCOL, vars(flags), counts, {SUBJECT: {}})
+    result = SetResult(given.title, given.kind, IJB_PROTOCOL, vars(flags), counts, {SYSTEM: {}})
     plan = plan_features(len(meta.faces), {**_describe_model(training), **holds})
     tree = Tree(files.whole_address, name, holds["meta"])
-    features = _open_features(config, training.ref, tree, plan, result, anew=anew)
+    features = _open_features(config, training.ref, tree, plan, result, from_scratch=from_scratch)
     _measure(result, meta, features, flags)
     return result
 
@@ -95,20 +95,20 @@ def _measure(result: SetResult, meta: IjbMeta, features: StoredFeatures, flags: 
     try:
         score_P = score_pairs(template_TD, meta.left_P, meta.right_P)
         verified = verify_templates(score_P, meta.same_P)
-        result.subjects[SUBJECT] |= template_figures(verified)
-        result.curves[SUBJECT] = verified.roc
+        result.systems[SYSTEM] |= template_metrics(verified)
+        result.curves[SYSTEM] = verified.roc
         person_T = who_is_who(meta.left_P, meta.right_P, meta.same_P)
         result.kept_pairs = keep_pairs(result.title, score_P, meta.same_P, meta.left_P, meta.right_P, person_T)
-    except UndefinedFiguresError as error:
+    except UndefinedMetricsError as error:
         undefined.append(f"1:1: {error}")
     try:
         if meta.probes is None:
-            raise UndefinedFiguresError("the set has no files of galleries and probes")
+            raise UndefinedMetricsError("the set has no files of galleries and probes")
         identified = identify_templates(template_TD, meta.galleries, meta.probes)
-        result.subjects[SUBJECT] |= identification_figures(identified)
-        result.ranks[SUBJECT] = identified.cmc
+        result.systems[SYSTEM] |= identification_metrics(identified)
+        result.ranks[SYSTEM] = identified.cmc
         result.kept_searches = keep_searches(result.title, identified.searches, meta.probes.subject_G)
-    except UndefinedFiguresError as error:
+    except UndefinedMetricsError as error:
         undefined.append(f"1:N: {error}")
     result.undefined = "; ".join(undefined) or None
 
@@ -125,11 +125,11 @@ def _open_features(
     plan: list[FeaturePart],
     result: SetResult,
     *,
-    anew: bool,
+    from_scratch: bool,
 ) -> StoredFeatures:
     """All features of a set, after those that are not stored yet have been computed."""
     parts = PartStore(ArtifactStore(config.store), "evaluation")
-    stored = {} if anew else parts.names()
+    stored = {} if from_scratch else parts.names()
     missing = [part for part in plan if part.key not in stored]
     logger.info("%s: %d of %d parts are stored already", result.title, len(plan) - len(missing), len(plan))
     if missing:

@@ -40,12 +40,12 @@ def tokenization(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path("identities.parquet")))
     quality = code_quality(codes, shape, vectors, iterations=config.tokenization.iterations, seed=config.seed)
     pq.write_table(quality, draft.folder / QUALITY_FILE)
-    draft.metrics |= {"identities": len(codes), "length": shape.length, "range": shape.range}
+    draft.metrics |= {"identities": len(codes), "length": shape.length, "vocab_size": shape.vocab_size}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)
 
 
 def _make(config: RunConfig, vectors: Vectors, draft: Draft) -> tuple[Codes, CodeShape]:
-    """A code for everybody."""
+    """A code for all identities."""
     shape = code_shape(len(vectors), config.tokenization)
     if config.tokenization.mode == "structured":
         return _cluster(config, vectors, shape, draft), shape
@@ -53,7 +53,7 @@ def _make(config: RunConfig, vectors: Vectors, draft: Draft) -> tuple[Codes, Cod
 
 
 def _extend(config: RunConfig, vectors: Vectors, faces: Artifact, draft: Draft) -> tuple[Codes, CodeShape]:
-    """Codes that are given stay, and new people get free ones near their neighbours."""
+    """Codes that are given stay, and new identities get free ones near their neighbours."""
     store = ArtifactStore(config.store)
     assert config.tokenization.extends is not None
     table = store.open(store.ref("tokenization", config.tokenization.extends))
@@ -68,7 +68,7 @@ def _extend(config: RunConfig, vectors: Vectors, faces: Artifact, draft: Draft) 
 
 
 def _cluster(config: RunConfig, vectors: Vectors, shape: CodeShape, draft: Draft) -> Codes:
-    """Structured codes; the figures are the mean cosine to the own cluster and what aligned tokens explain."""
+    """Structured codes; the metrics are the mean cosine to the own cluster and what aligned tokens explain."""
     settings = config.tokenization
     steps = tokenize(
         vectors,

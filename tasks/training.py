@@ -36,10 +36,10 @@ SHOWN: Final = {
     "code_accuracy": ("code", ".0%"),
     "accuracy": ("right", ".0%"),
     "alignment": ("z·h", ".2f"),
-    "verification_accuracy": ("unseen", ".1%"),
+    "val_accuracy": ("unseen", ".1%"),
     "images_per_second": ("img/s", ".0f"),
 }
-"""Headline figures of a training, those of them that its head has: how they are called and written. Of figures that
+"""Headline metrics of a training, those of them that its head has: how they are called and written. Of metrics that
 are counted, such as `token_accuracy/1`, all are shown."""
 
 
@@ -48,7 +48,7 @@ def training(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
     """A backbone learns to predict the code of a face and to meet its code vector (Eq. 10)."""
     check_identities(inputs["tokenization"].path("codes.parquet"), inputs["ingestion"].path("identities.parquet"))
     job = _describe_job(config, inputs, draft)
-    if draft.anew:
+    if draft.from_scratch:
         open_checkpoints(job).remove()
     with _giving_way(config, draft):
         _train(job, config, draft)
@@ -88,7 +88,7 @@ def _train(job: TrainingJob, config: RunConfig, draft: Draft) -> None:
 
 
 def _keep_model(job: TrainingJob, config: RunConfig, inputs: Inputs, draft: Draft) -> None:
-    """The model and its figures, from the last checkpoint."""
+    """The model and its metrics, from the last checkpoint."""
     result = open_checkpoints(job).newest()
     if result is None and config.execution.nodes != "1":
         raise PublishedMeanwhileError("the checkpoints are gone: another of the machines was first to publish")
@@ -113,7 +113,7 @@ def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[Trainin
     path.write_text(job.model_dump_json())
     options = rendezvous_options(config.execution, draft.ref.key[:12])
     told = run_module("gif_core.training.worker", [str(path)], processes, options)
-    return (TrainingReport(**figures) for figures in told)
+    return (TrainingReport(**metrics) for metrics in told)
 
 
 def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob:
@@ -126,7 +126,7 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
         workers=max(1, execution.workers // count_processes(execution)),
         shards=_paths(faces, "identities-"),
         held_out=_paths(faces, "held_out-"),
-        verified_sets=tuple(each for each in config.evaluation.sets if isinstance(each, PairFiles)),
+        val_sets=tuple(each for each in config.evaluation.sets if isinstance(each, PairFiles)),
         codes=str(inputs["tokenization"].path("codes.duckdb")),
         code_vectors=str(inputs["separation"].path("code_vectors.safetensors")),
         store=config.store,
@@ -141,7 +141,7 @@ def _describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJo
 
 
 def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
-    """The weights of an earlier model; its head only where it is about these codes, or for other heads these people."""
+    """The weights of an earlier model; its head only if it is about the same codes or the same identities."""
     store = ArtifactStore(config.store)
     assert config.training.start_from is not None
     model = store.open(store.ref("training", config.training.start_from))
@@ -151,7 +151,7 @@ def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
 
 
 def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
-    """Whether the codes that the model learned are the first of these; heads without codes only ask for the people.
+    """Whether the codes that the model learned are the first of these; heads without codes only ask for the identities.
 
     No when its codes are no longer in the store.
     """
@@ -187,14 +187,14 @@ def _describe_model(config: RunConfig, inputs: Inputs) -> dict[str, Any]:
         "embedding_dim": open_code_vectors(inputs["separation"]).shape[1],
         "head": config.training.head,
         "length": shape.length,
-        "range": shape.range,
+        "vocab_size": shape.vocab_size,
         "codes": inputs["tokenization"].ref.key,
         "settings": config.training.model_dump(mode="json"),
     }
 
 
 def describe(report: TrainingReport) -> str:
-    """The headline figures in a line: `loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71`."""
+    """The headline metrics in a line: `loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71`."""
     said = []
     for key, (name, how) in SHOWN.items():
         values = [f"{report.metrics[found]:{how}}" for found in report.metrics if found.partition("/")[0] == key]
@@ -203,7 +203,7 @@ def describe(report: TrainingReport) -> str:
 
 
 def _means(reports: list[TrainingReport]) -> dict[str, float]:
-    """Mean of the headline figures over the last twentieth of the reports, without those of skipped steps."""
+    """Mean of the headline metrics over the last twentieth of the reports, without those of skipped steps."""
     tail = reports[-max(len(reports) // 20, 1) :]
     found = {name: [report.metrics.get(name, math.nan) for report in tail] for name in SHOWN}
     finite = {name: [value for value in values if math.isfinite(value)] for name, values in found.items()}

@@ -288,7 +288,7 @@ def wait() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def tiny_settings() -> dict[str, object]:
-    """Settings of a run of seconds: thirty people, a step or two of everything."""
+    """Settings of a run of seconds: thirty identities, a step or two of everything."""
     return TINY
 
 

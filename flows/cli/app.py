@@ -23,7 +23,7 @@ from flows.cli import (
     run,
     runs,
     sql,
-    twins,
+    synthetic_sets,
     up,
 )
 from schemas.addresses import hide_credentials
@@ -50,7 +50,7 @@ app.command("encode")(encoders.encode)
 app.command("embed")(recognition.embed)
 app.command("verify")(recognition.verify)
 app.command("identify")(recognition.identify)
-app.command("twins")(twins.twins)
+app.command("synthetic-sets")(synthetic_sets.synthetic_sets)
 app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")
 app.add_typer(codes.app, name="codes")

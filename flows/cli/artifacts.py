@@ -9,7 +9,7 @@ from rich.progress import track
 from rich.table import Table
 
 from flows.cli.options import Store
-from flows.cli.tables import format_age, format_figure
+from flows.cli.tables import format_age, format_metric
 from gif_core.artifacts import (
     ArtifactStore,
     cache,
@@ -50,7 +50,7 @@ def ls(store: Store) -> None:
 
 @app.command("show")
 def show(name: Name, store: Store) -> None:
-    """Show one artifact: its files, figures, settings and what it was made from."""
+    """Show one artifact: its files, metrics, settings and what it was made from."""
     opened = ArtifactStore(store)
     artifact = opened.open(resolve(opened, name))
     manifest, console = artifact.manifest, Console()
@@ -61,10 +61,10 @@ def show(name: Name, store: Store) -> None:
     files = Table("file", "size", "sha256", "path")
     for file in manifest.files:
         files.add_row(file.name, size(file.size), file.sha256[:12], file.path)
-    figures = Table("figure", "value")
-    for figure, value in manifest.metrics.items():
-        figures.add_row(figure, format_figure(value))
-    console.print(files, figures)
+    metrics = Table("metric", "value")
+    for metric, value in manifest.metrics.items():
+        metrics.add_row(metric, format_metric(value))
+    console.print(files, metrics)
     console.print_json(data=manifest.settings)
 
 

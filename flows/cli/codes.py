@@ -1,4 +1,4 @@
-"""`gif codes`: look identities and codes up, and give codes to new people."""
+"""`gif codes`: look identities and codes up, and give codes to new selection."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,15 +10,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
-from flows.cli.people import PeopleError
+from flows.cli.selection import SelectionError
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, run_artifacts
 
 DUCKDB_FILE = "codes.duckdb"
 Person = tuple[int, str, int, list[int]]
 
-app = typer.Typer(help="Look identities and codes up, and give codes to new people.", no_args_is_help=True)
+app = typer.Typer(help="Validation identities and codes up, and give codes to new selection.", no_args_is_help=True)
 
-Rows = Annotated[int, typer.Option(min=1, help="People, at the most.")]
+Rows = Annotated[int, typer.Option(min=1, help="Selection, at the most.")]
 CodeTable = Annotated[
     Path | None,
     typer.Option("--table", metavar="FOLDER", help="A folder that `gif codes extend` has written; else a run's."),
@@ -28,23 +28,23 @@ CodeTable = Annotated[
 @app.command("show")
 def show(
     store: Store,
-    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="People by identity id.")] = None,
-    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="People by label.")] = None,
+    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="Identities by identity id.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="Identities by label.")] = None,
     rows: Rows = 20,
     table: CodeTable = None,
     run: Run = None,
 ) -> None:
-    """Print the codes of people: identity → code.
+    """Print the codes of selection: identity → code.
 
     Examples:
-      gif codes show                                   # how long codes are, how many are free, the first people
+      gif codes show                                   # how long codes are, how many are free, the first identities
 
       gif codes show --identities 3,14,15
 
       gif codes show --labels person-000007 --table extended
     """
     if identities and labels:
-        raise PeopleError("give --identities or --labels, not both")
+        raise SelectionError("give --identities or --labels, not both")
     with duckdb.connect(_find_table(store, table, run), read_only=True) as connection:
         if identities:
             asked = _numbers(identities, ",")
@@ -67,43 +67,43 @@ def find(
     table: CodeTable = None,
     run: Run = None,
 ) -> None:
-    """Print whose code this is, or everybody's whose code begins so: code → identity.
+    """Print whose code this is, or all identities's whose code begins so: code → identity.
 
     Examples:
       gif codes find 3.17.2.0.5
 
-      gif codes find 3.17              # people with similar codes; gif faces show --code 3.17 shows their faces
+      gif codes find 3.17              # identities with similar codes; gif faces show --code 3.17 shows their faces
     """
     tokens = _numbers(code, ".")
     with duckdb.connect(_find_table(store, table, run), read_only=True) as connection:
         length = _meta(connection)["length"]
         if len(tokens) > length:
-            raise PeopleError(f"a code of this table has {length} tokens, not {len(tokens)}")
+            raise SelectionError(f"a code of this table has {length} tokens, not {len(tokens)}")
         wanted = " AND ".join(f"c{place} = ?" for place in range(1, len(tokens) + 1))
         found = _select(connection, wanted, tokens)
     if not found:
-        raise PeopleError(f"nobody's code {'is' if len(tokens) == length else 'begins with'} {code}")
+        raise SelectionError(f"nobody's code {'is' if len(tokens) == length else 'begins with'} {code}")
     _print(found[:rows])
     if len(found) > rows:
-        print(f"{rows} of {len(found):,} people; --rows shows more")
+        print(f"{rows} of {len(found):,} identities; --rows shows more")
 
 
 @app.command("extend")
 def extend(
     store: Store,
     vectors: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, help="Vectors of the new people, .parquet or .npy.")
+        Path, typer.Option(exists=True, dir_okay=False, help="Vectors of the new selection, .parquet or .npy.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
     run: Run = None,
 ) -> None:
-    """Give free codes near their neighbours to new people; codes that are given never change.
+    """Give free codes near their neighbours to new identities; codes that are given never change.
 
     The vectors must come from the encoder of the run: `gif encode --out` writes such a file, and so does the embedding
     of another run (vectors.parquet). One row is one person. A column `label` names them, else `image` does.
 
-    The folder gets a code table of everybody, codes.duckdb and codes.parquet; new people have the ids after the last.
-    When the code tree is full, the command says which length and range would hold everybody.
+    The folder gets a code table of all identities, codes.duckdb and codes.parquet; new identities have the ids after
+    the last. When the code tree is full, the command says which length and range would hold all identities.
 
     Examples:
       gif encode new/*.jpg --out new.parquet
@@ -116,9 +116,9 @@ def extend(
 
     from gif_core.tokenization import (
         PARQUET_FILE,
-        append_people,
+        append_identities,
         read_codes,
-        read_new_people,
+        read_new_identities,
         read_vectors,
         write_code_table,
     )
@@ -131,13 +131,13 @@ def extend(
         raise ArtifactMissingError(f"this run has no {' and no '.join(missing)}: finish it with `gif run`")
     codes_NL, shape = read_codes(artifacts["tokenization"].path(DUCKDB_FILE))
     vectors_ND = read_vectors(artifacts["embedding"].path("vectors.parquet"))
-    new = read_new_people(vectors)
+    new = read_new_identities(vectors)
     new_codes_ML = give_codes(codes_NL, shape, vectors_ND, new.vectors_MD)
-    everybody = append_people(artifacts["tokenization"].path(PARQUET_FILE), new)
+    all_rows = append_identities(artifacts["tokenization"].path(PARQUET_FILE), new)
     with new_folder(out) as folder:
-        write_code_table(folder, np.concatenate([codes_NL, new_codes_ML]), shape, everybody)
-    free = shape.capacity(0) - len(everybody)
-    print(f"{out}: {len(new_codes_ML):,} new people, {len(codes_NL):,} as they were; {free:,} codes are free")
+        write_code_table(folder, np.concatenate([codes_NL, new_codes_ML]), shape, all_rows)
+    free = shape.capacity(0) - len(all_rows)
+    print(f"{out}: {len(new_codes_ML):,} new selection, {len(codes_NL):,} as they were; {free:,} codes are free")
 
 
 def _find_table(store: str, table: Path | None, run: str | None) -> Path:
@@ -145,7 +145,7 @@ def _find_table(store: str, table: Path | None, run: str | None) -> Path:
     if table is not None:
         path = table / DUCKDB_FILE
         if not path.is_file():
-            raise PeopleError(f"there is no {DUCKDB_FILE} in {table}")
+            raise SelectionError(f"there is no {DUCKDB_FILE} in {table}")
         return path
     artifacts = run_artifacts(ArtifactStore(store), run)
     if "tokenization" not in artifacts:
@@ -162,7 +162,7 @@ def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[
 def _refuse_missing(what: str, asked: list[Any], found: list[Any]) -> None:
     missing = [str(name) for name in asked if name not in found]
     if missing:
-        raise PeopleError(f"nobody in this table has the {what} {', '.join(missing)}")
+        raise SelectionError(f"nobody in this table has the {what} {', '.join(missing)}")
 
 
 def _meta(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
@@ -171,9 +171,9 @@ def _meta(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 def _describe(connection: duckdb.DuckDBPyConnection) -> str:
     meta = _meta(connection)
-    taken, all_codes = meta["identities"], meta["range"] ** meta["length"]
-    shape = f"{meta['length']} tokens of {meta['range']} values"
-    return f"{taken:,} people; a code has {shape}; {all_codes - taken:,} of {all_codes:,} codes are free"
+    taken, all_codes = meta["identities"], meta["vocab_size"] ** meta["length"]
+    shape = f"{meta['length']} tokens of {meta['vocab_size']} values"
+    return f"{taken:,} identities; a code has {shape}; {all_codes - taken:,} of {all_codes:,} codes are free"
 
 
 def _print(found: list[Person]) -> None:
@@ -187,4 +187,4 @@ def _numbers(text: str, separator: str) -> list[int]:
     try:
         return [int(part) for part in text.split(separator)]
     except ValueError:
-        raise PeopleError(f"{text}: give numbers, such as 3{separator}14") from None
+        raise SelectionError(f"{text}: give numbers, such as 3{separator}14") from None

@@ -73,7 +73,7 @@ def encode(
 @app.command("train")
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write.")] = Path("tiny-clip.safetensors"),
-    people: Annotated[int, typer.Option(min=1, help="Synthetic people to learn from.")] = 16_000,
+    identities: Annotated[int, typer.Option(min=1, help="Synthetic identities to learn from.")] = 16_000,
     epochs: Annotated[int, typer.Option(min=1, help="How often each photograph is seen.")] = 12,
     seed: Annotated[int, typer.Option(min=0, help="Of the order, the captions and the first weights.")] = 0,
     device: Device = "auto",
@@ -85,9 +85,9 @@ def train(
     from gif_core.embedding.encoders import Recipe, draw_examples, new_model, save_model, train_tiny_clip
     from gif_core.runtime import pick_device
 
-    recipe, console = Recipe(people=people, epochs=epochs, seed=seed), Console(stderr=True)
+    recipe, console = Recipe(identities=identities, epochs=epochs, seed=seed), Console(stderr=True)
     model = new_model(seed)
-    drawn = track(draw_examples(recipe, model), "drawing faces", recipe.people, console=console)
+    drawn = track(draw_examples(recipe, model), "drawing faces", recipe.identities, console=console)
     images_NHWC = np.concatenate(list(drawn))
     steps = train_tiny_clip(model, images_NHWC, recipe, pick_device(device))
     for step in track(steps, "training", recipe.steps, console=console):
@@ -102,18 +102,18 @@ def ask_attributes(
     pretrained: Annotated[
         str, typer.Option(help="A checkpoint, or the one that comes with the project.")
     ] = "synthetic",
-    people: Annotated[int, typer.Option(min=1, help="Synthetic people it has never seen.")] = 2000,
+    identities: Annotated[int, typer.Option(min=1, help="Synthetic identities it has never seen.")] = 2000,
     device: Device = "auto",
 ) -> None:
-    """Ask tiny-clip for the attributes of people it has never seen, by the prompt that fits best (zero-shot)."""
+    """Ask tiny-clip for the attributes of identities it has never seen, by the prompt that fits best (zero-shot)."""
     from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
     from gif_core.runtime import pick_device
 
     config = TINY_CLIP.model_copy(update={"pretrained": pretrained})
-    table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "chance", "people")
-    for name, found in zero_shot(OpenClipEncoder(config, pick_device(device)), people).items():
-        figures = (found.accuracy, found.commonest, found.recall, found.chance)
-        table.add_row(name, *(f"{100 * figure:.1f} %" for figure in figures), str(found.people))
+    table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "probability", "identities")
+    for name, found in zero_shot(OpenClipEncoder(config, pick_device(device)), identities).items():
+        metrics = (found.accuracy, found.commonest, found.recall, found.chance)
+        table.add_row(name, *(f"{100 * metric:.1f} %" for metric in metrics), str(found.identities))
     Console().print(table)
 
 

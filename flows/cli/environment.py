@@ -1,4 +1,4 @@
-"""Prefect's settings for people at a terminal; whatever they have set themselves is kept."""
+"""Prefect's settings for identities at a terminal; whatever they have set themselves is kept."""
 
 import os
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from flows.cli.options import Run, Store
-from flows.cli.people import People, PeopleError, open_people
+from flows.cli.selection import Selection, SelectionError, open_selection
 from gif_core.artifacts import ArtifactStore
 from gif_core.images import check_ending, draw_contact_sheet
 from gif_core.protocols import draw_pairs, pair_rows
@@ -22,7 +22,7 @@ from gif_core.writers import FORMATS, export_faces, group_rows
 FOLDS = 10
 PAIRS = 3000
 
-app = typer.Typer(help="Look at faces, and write them in formats that others read.", no_args_is_help=True)
+app = typer.Typer(help="Validation at faces, and write them in formats that others read.", no_args_is_help=True)
 
 Key = Annotated[
     str | None,
@@ -43,14 +43,14 @@ class Format(StrEnum):
 def show(
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jpg or .png.")] = Path("faces.jpg"),
-    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="People by identity id.")] = None,
-    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="People by label.")] = None,
+    identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="Identities by identity id.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="Identities by label.")] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="TOKEN.TOKEN…", help="People whose code begins with these tokens.")
+        str | None, typer.Option(metavar="TOKEN.TOKEN…", help="Selection whose code begins with these tokens.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, max=500, help="People, at the most, when they are not named.")] = 10,
+    rows: Annotated[int, typer.Option(min=1, max=500, help="Selection, at the most, when they are not named.")] = 10,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each person, at the most.")] = 12,
-    held_out: Annotated[bool, typer.Option("--held-out", help="People kept aside instead.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Selection kept aside instead.")] = False,
     key: Key = None,
     run: Run = None,
 ) -> None:
@@ -59,19 +59,19 @@ def show(
     Examples:
       gif faces show --identities 3,14,15 --out sheet.jpg
 
-      gif faces show --code 3.17 --rows 30             # do people with similar codes look alike?
+      gif faces show --code 3.17 --rows 30             # do identities with similar codes look alike?
 
       gif faces show --held-out --columns 20 --out held_out.png
 
       gif faces show --key 4f2a --labels person-000007
     """
     check_ending(out.suffix.lower())
-    people = open_people(ArtifactStore(store), run, key, held_out=held_out)
-    chosen = _choose(people, identities, labels, code)
+    selection = open_selection(ArtifactStore(store), run, key, held_out=held_out)
+    chosen = _choose(selection, identities, labels, code)
     shown = chosen if identities or labels else chosen[:rows]
-    captions = list(people.captions(shown))
-    out.write_bytes(draw_contact_sheet(people.faces, shown, columns, captions, out.suffix.lower()))
-    print(f"{out}: {len(shown)} of {len(chosen if code else people.labels)} people")
+    captions = list(selection.captions(shown))
+    out.write_bytes(draw_contact_sheet(selection.faces, shown, columns, captions, out.suffix.lower()))
+    print(f"{out}: {len(shown)} of {len(chosen if code else selection.labels)} identities")
 
 
 @app.command("export")
@@ -83,7 +83,7 @@ def export(
         bool | None,
         typer.Option(
             "--held-out/--no-held-out",
-            help="People kept aside, or the others.",
+            help="Selection kept aside, or the others.",
             show_default="kept aside for bin alone",
         ),
     ] = None,
@@ -113,14 +113,18 @@ def export(
       gif faces export --format webdataset --key 4f2a --out shards
     """
     if form is not Format.bin and (pairs is not None or seed is not None):
-        raise PeopleError(f"--pairs and --seed are for --format bin, and {form} has all faces")
+        raise SelectionError(f"--pairs and --seed are for --format bin, and {form} has all faces")
     held_out = form is Format.bin if held_out is None else held_out
-    people = open_people(ArtifactStore(store), run, key, held_out=held_out)
-    rows = _draw_pairs(people, pairs or PAIRS, seed or 0) if form is Format.bin else group_rows(people.faces.labels_N)
-    with closing(export_faces(people.faces, people.labels, rows, FORMATS[form], out)) as steps:
+    selection = open_selection(ArtifactStore(store), run, key, held_out=held_out)
+    rows = (
+        _draw_pairs(selection, pairs or PAIRS, seed or 0)
+        if form is Format.bin
+        else group_rows(selection.faces.labels_N)
+    )
+    with closing(export_faces(selection.faces, selection.labels, rows, FORMATS[form], out)) as steps:
         _show_progress(steps, str(form), len(rows))
     what = f"{len(rows) // 2:,} pairs" if form is Format.bin else f"{len(rows):,} faces"
-    print(f"{out}: {what} of {len(people.labels):,} people")
+    print(f"{out}: {what} of {len(selection.labels):,} identities")
 
 
 def _show_progress(steps: Iterable[int], name: str, total: int) -> None:
@@ -129,26 +133,26 @@ def _show_progress(steps: Iterable[int], name: str, total: int) -> None:
         pass
 
 
-def _draw_pairs(people: People, pairs: int, seed: int) -> NDArray[np.int64]:
+def _draw_pairs(selection: Selection, pairs: int, seed: int) -> NDArray[np.int64]:
     """Faces in the order of a verification file."""
-    return pair_rows(draw_pairs(people.faces.labels_N, pairs=pairs, seed=seed, folds=FOLDS))
+    return pair_rows(draw_pairs(selection.faces.labels_N, pairs=pairs, seed=seed, folds=FOLDS))
 
 
-def _choose(people: People, identities: str | None, labels: str | None, code: str | None) -> list[int]:
-    """Identity ids of the people who are named, in the order of the command; of everybody when nobody is."""
+def _choose(selection: Selection, identities: str | None, labels: str | None, code: str | None) -> list[int]:
+    """Identity ids of the identities who are named, in the order of the command; of all identities when nobody is."""
     if sum(option is not None for option in (identities, labels, code)) > 1:
-        raise PeopleError("give one of --identities, --labels and --code")
+        raise SelectionError("give one of --identities, --labels and --code")
     if identities is not None:
-        return people.numbered(_numbers("--identities", identities, ","))
+        return selection.numbered(_numbers("--identities", identities, ","))
     if labels is not None:
-        return people.named(labels.split(","))
+        return selection.named(labels.split(","))
     if code is not None:
-        return people.coded(_numbers("--code", code, "."))
-    return list(range(len(people.labels)))
+        return selection.coded(_numbers("--code", code, "."))
+    return list(range(len(selection.labels)))
 
 
 def _numbers(option: str, text: str, separator: str) -> list[int]:
     try:
         return [int(part) for part in text.split(separator)]
     except ValueError:
-        raise PeopleError(f"{option} {text}: give numbers, such as 3{separator}14") from None
+        raise SelectionError(f"{option} {text}: give numbers, such as 3{separator}14") from None

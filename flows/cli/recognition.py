@@ -103,10 +103,12 @@ def verify(
         about["model"] = artifacts["training"].ref.key
         print(json.dumps({"same": same, "cosine": cosine, "threshold": known.cosine, **about}))
         return
-    print(f"{'the same person' if same else 'different people'}: cosine {cosine:.3f}, same above {known.cosine:.3f}")
+    print(
+        f"{'the same person' if same else 'different identities'}: cosine {cosine:.3f}, same above {known.cosine:.3f}"
+    )
     print(
         f"On the {known.pairs:,} pairs of {known.set} accuracy is {known.accuracy:.2%}, and at this threshold "
-        f"{known.far:.2%} of different people are taken for one."
+        f"{known.far:.2%} of different identities are taken for one."
     )
 
 
@@ -117,7 +119,7 @@ def identify(
     by: Annotated[
         str,
         typer.Option(
-            help="reranked: the likeliest codes, by z·h; codes: by their chance alone; exhaustive: everybody, by z·h."
+            help="reranked: the likeliest codes, by z·h; codes: by probability alone; exhaustive: everyone, by z·h."
         ),
     ] = "reranked",
     landmarks: Points = None,
@@ -126,7 +128,7 @@ def identify(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Say who is on an image among the people whom the model was trained on, or that it is nobody of them.
+    """Say who is on an image among the identities whom the model was trained on, or that it is nobody of them.
 
     Examples:
       gif identify a.jpg
@@ -152,11 +154,11 @@ def identify(
 
 
 def _print_answers(rows: list[dict[str, Any]]) -> None:
-    table = Table("image", "answer", "candidate", "identity", "code's chance", "z·h")
+    table = Table("image", "answer", "candidate", "identity", "probability of the code", "z·h")
     for row in rows:
         for place, each in enumerate(row["candidates"]):
             first = (escape(Path(row["image"]).name), _answer(row)) if place == 0 else ("", "")
-            chance = "–" if each["chance"] is None else f"{each['chance']:.1%}"
+            chance = "–" if each["probability"] is None else f"{each['chance']:.1%}"
             cosine = f"{each['cosine']:.3f}"
             table.add_row(*first, escape(each["label"]), str(each["identity_id"]), chance, cosine)
         table.add_section()

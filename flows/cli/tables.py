@@ -11,12 +11,12 @@ from schemas.artifacts import RunRecord, StageRecord
 from schemas.stages import STAGES, StageName
 
 HEADLINE_FIGURES = 4
-SUBJECTS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "the trained model"}
+SYSTEMS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "the trained model"}
 
 
 def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
     """What a run did, stage by stage, then the scores and where the report is."""
-    table = Table("stage", "artifact", "", "seconds", "figures", title=f"run {record.run_id}: {record.state}")
+    table = Table("stage", "artifact", "", "seconds", "metrics", title=f"run {record.run_id}: {record.state}")
     for stage in STAGES:
         if stage in record.stages:
             _add_stage(table, store, stage, record.stages[stage])
@@ -34,8 +34,8 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
     style = "dim" if done.action == "reused" else ""
     headline = list(_metrics(store, stage, done).items())[:HEADLINE_FIGURES]
-    figures = "  ".join(f"{name} {format_figure(value)}" for name, value in headline)
-    table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", figures, style=style)
+    metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in headline)
+    table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", metrics, style=style)
 
 
 def _metrics(store: ArtifactStore, stage: StageName, done: StageRecord) -> Mapping[str, float | int | str]:
@@ -44,15 +44,15 @@ def _metrics(store: ArtifactStore, stage: StageName, done: StageRecord) -> Mappi
 
 
 def _show_scores(console: Console, metrics: Mapping[str, float | int | str]) -> None:
-    table = Table("verification of held-out people", "accuracy", title=f"{metrics.get('pairs', 0):,} pairs")
-    for subject, words in SUBJECTS.items():
-        if f"{subject}_accuracy" in metrics:
-            table.add_row(words, f"{float(metrics[f'{subject}_accuracy']):.2%}")
-    others = Table("other set", "figure of the model", "")
+    table = Table("verification of held-out identities", "accuracy", title=f"{metrics.get('pairs', 0):,} pairs")
+    for system, words in SYSTEMS.items():
+        if f"{system}_accuracy" in metrics:
+            table.add_row(words, f"{float(metrics[f'{system}_accuracy']):.2%}")
+    others = Table("other set", "metric of the model", "")
     for name, value in metrics.items():
-        title, _, figure = name.partition("/")
-        if figure:
-            others.add_row(title, figure, value if isinstance(value, str) else f"{value:.2%}")
+        title, _, metric = name.partition("/")
+        if metric:
+            others.add_row(title, metric, value if isinstance(value, str) else f"{value:.2%}")
     for each in (table, others):
         if each.row_count:
             console.print(each)
@@ -60,8 +60,8 @@ def _show_scores(console: Console, metrics: Mapping[str, float | int | str]) -> 
         console.print("Nobody who was held out was verified: set ingestion.held_out above 0.")
 
 
-def format_figure(value: float | int | str) -> str:
-    """A number for people."""
+def format_metric(value: float | int | str) -> str:
+    """A number for identities."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

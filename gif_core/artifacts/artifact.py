@@ -75,7 +75,7 @@ class Artifact:
 
 @dataclass
 class Draft:
-    """A local folder that a stage fills; `metrics` become the headline figures of the manifest."""
+    """A local folder that a stage fills; `metrics` become the headline metrics of the manifest."""
 
     ref: ArtifactRef
     settings: Mapping[str, Any]
@@ -84,7 +84,7 @@ class Draft:
     folder: Path
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
-    anew: bool = False
+    from_scratch: bool = False
     """Whether everything is to be made again, whatever of it is stored."""
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
     spent: list[str] = field(default_factory=list)

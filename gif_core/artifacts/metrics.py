@@ -15,7 +15,7 @@ ROWS_IN_MEMORY = 100_000
 
 
 class MetricsWriter:
-    """Writes a Parquet table of figures as they come; only the newest rows are held in memory."""
+    """Writes a Parquet table of metrics as they come; only the newest rows are held in memory."""
 
     def __init__(self, path: Path, stage: StageName) -> None:
         """Open the file."""
@@ -24,11 +24,11 @@ class MetricsWriter:
         self.names: list[str] = []
         self.values: list[float] = []
 
-    def add(self, step: int | None, figures: Mapping[str, float]) -> None:
-        """One row per figure; figures of no particular step have none."""
-        self.steps += [step] * len(figures)
-        self.names += figures.keys()
-        self.values += figures.values()
+    def add(self, step: int | None, metrics: Mapping[str, float]) -> None:
+        """One row per metric; metrics of no particular step have none."""
+        self.steps += [step] * len(metrics)
+        self.names += metrics.keys()
+        self.values += metrics.values()
         if len(self.values) >= ROWS_IN_MEMORY:
             self._flush()
 

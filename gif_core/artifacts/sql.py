@@ -43,7 +43,7 @@ STAGE_COLUMNS: Final = pa.schema(
     ]
 )
 COMPARED: Final = pa.struct(
-    [("set", pa.string()), ("figure", pa.string())]
+    [("set", pa.string()), ("metric", pa.string())]
     + [(name, pa.float64()) for name in ("champion", "challenger", "low", "high")]
 )
 DECISIONS: Final = pa.schema(
@@ -51,7 +51,7 @@ DECISIONS: Final = pa.schema(
     + [(name, pa.string()) for name in ("tag", "kind", "champion", "before", "challenger", "because")]
     + [("made_at", pa.timestamp("us", "UTC"))]
     + [(name, pa.string()) for name in ("ingestion", "evaluation", "run_id")]
-    + [("figures", pa.list_(COMPARED)), ("fine_tuned", pa.bool_())]
+    + [("metrics", pa.list_(COMPARED)), ("fine_tuned", pa.bool_())]
 )
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 
@@ -141,7 +141,7 @@ def _stage_table(store: ArtifactStore) -> pa.Table:
 
 
 def _decision_table(store: ArtifactStore) -> pa.Table:
-    """The history of champions; figures as a list, so that `unnest(figures)` has a row for each."""
+    """The history of champions; metrics as a list, so that `unnest(metrics)` has a row for each."""
     rows = [
         {name: value for name, value in entry.model_dump().items() if name in DECISIONS.names}
         for entry in read_histories(store)

@@ -2,7 +2,7 @@
 
 base           What all backbones can do: run their blocks, and give memory back between forward and backward
 factory        A backbone by its name
-features       Evaluation on people never trained on: the features that verify and identify them
+features       Evaluation on identities never trained on: the features that verify and identify them
 iresnet        IResNet in the layout of insightface's `recognition/arcface_torch`
 mobilefacenet  MobileFaceNet in the layout of insightface's `mbf`, with the names of its state dict
 safe_loading   Weights from files: read without running code from them, and refused when they are not the model's

@@ -1,4 +1,4 @@
-"""Evaluation on people never trained on: the features that verify and identify them."""
+"""Evaluation on identities never trained on: the features that verify and identify them."""
 
 # Shapes: P pairs, B images in a batch, D dimensions, H height, W width, C channels.
 

@@ -75,7 +75,7 @@ class PartSums:
 
 @dataclass
 class Summary:
-    """The headline figures, kept up while vectors are written."""
+    """The headline metrics, kept up while vectors are written."""
 
     dimensions: int = 0
     identities: int = 0

@@ -1,8 +1,8 @@
 """Evaluation: a trained model measured on identities that it was not trained on.
 
 raw_pixels         The baseline without a network: distances between raw pixels
-results            The results of evaluation as files: JSON for people and programs, Parquet for SQL
-single_scores      The scores behind the model's figures, kept so that two models can be compared person by person
+results            The results of evaluation as files: JSON for identities and programs, Parquet for SQL
+single_scores      The scores behind the model's metrics, kept so that two models can be compared person by person
 template_features  Features of an IJB set, made in parts and kept: other flags need other sums of them, not other fea...
 """
 
@@ -18,13 +18,13 @@ __all__ = [
     "StoredFeatures",
     "embed_features",
     "error_rows",
-    "identification_figures",
+    "identification_metrics",
     "keep_pairs",
     "keep_searches",
-    "pair_figures",
+    "pair_metrics",
     "pixel_distances",
     "plan_features",
-    "template_figures",
+    "template_metrics",
     "who_is_who",
     "write_scores",
 ]
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from gif_core.evaluation.results import (
         SetResult,
         error_rows,
-        identification_figures,
-        pair_figures,
-        template_figures,
+        identification_metrics,
+        pair_metrics,
+        template_metrics,
         write_scores,
     )
     from gif_core.evaluation.single_scores import PAIRS_FILE, SEARCHES_FILE, keep_pairs, keep_searches, who_is_who

@@ -1,4 +1,4 @@
-"""The results of evaluation as files: JSON for people and programs, Parquet for SQL."""
+"""The results of evaluation as files: JSON for identities and programs, Parquet for SQL."""
 
 import json
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ from gif_core.protocols import (
 SCORES: Final = pa.schema(
     [
         ("set", pa.string()),
-        ("subject", pa.string()),
-        ("figure", pa.string()),
+        ("system", pa.string()),
+        ("metric", pa.string()),
         ("value", pa.float64()),
         ("protocol", pa.string()),
         ("flags", pa.string()),
@@ -44,17 +44,17 @@ SCORES: Final = pa.schema(
 ROC: Final = pa.schema(
     [
         ("set", pa.string()),
-        ("subject", pa.string()),
+        ("system", pa.string()),
         ("far", pa.float64()),
         ("tar", pa.float64()),
         ("score", pa.float64()),
     ]
 )
-CMC: Final = pa.schema([("set", pa.string()), ("subject", pa.string()), ("rank", pa.int64()), ("share", pa.float64())])
+CMC: Final = pa.schema([("set", pa.string()), ("system", pa.string()), ("rank", pa.int64()), ("share", pa.float64())])
 ERRORS: Final = pa.schema(
     [
         ("set", pa.string()),
-        ("subject", pa.string()),
+        ("system", pa.string()),
         ("same", pa.bool_()),
         ("distance", pa.float64()),
         ("threshold", pa.float64()),
@@ -68,22 +68,22 @@ ERRORS: Final = pa.schema(
 ROC_POINTS: Final = 400
 ERRORS_SHOWN: Final = 8
 """Errors of each kind that are kept."""
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass
 class SetResult:
-    """What came of one set: figures by subject, or why there are none."""
+    """What came of one set: metrics by system, or why there are none."""
 
     title: str
     kind: str
     protocol: str
     flags: FlagValues
-    """Those that all subjects share."""
+    """Those that all systems share."""
     counts: dict[str, int]
-    subjects: dict[str, Figures] = field(default_factory=dict)
-    subject_flags: dict[str, FlagValues] = field(default_factory=dict)
-    """Those that a subject has for itself."""
+    systems: dict[str, Metrics] = field(default_factory=dict)
+    system_flags: dict[str, FlagValues] = field(default_factory=dict)
+    """Those that a system has for itself."""
     undefined: str | None = None
     curves: dict[str, Roc] = field(default_factory=dict)
     ranks: dict[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -99,45 +99,45 @@ class SetResult:
     def describe(self) -> dict[str, Any]:
         """As it stands in `scores.json`."""
         about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
-        about |= {"subject_flags": self.subject_flags} if self.subject_flags else {}
-        return about | {"subjects": self.subjects} | ({"undefined": self.undefined} if self.undefined else {})
+        about |= {"system_flags": self.system_flags} if self.system_flags else {}
+        return about | {"systems": self.systems} | ({"undefined": self.undefined} if self.undefined else {})
 
 
-def pair_figures(result: Verification) -> Figures:
-    """The figures of pairs of images by their names."""
-    figures = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
-    figures |= {"threshold_far": result.threshold_far, "threshold_tar": result.threshold_tar}
-    return figures | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
+def pair_metrics(result: Verification) -> Metrics:
+    """The metrics of pairs of images by their names."""
+    metrics = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
+    metrics |= {"threshold_far": result.threshold_far, "threshold_tar": result.threshold_tar}
+    return metrics | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
-def template_figures(result: TemplateVerification) -> Figures:
-    """The figures of 1:1 by their names."""
+def template_metrics(result: TemplateVerification) -> Metrics:
+    """The metrics of 1:1 by their names."""
     return {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
-def identification_figures(result: Identification) -> Figures:
-    """The figures of 1:N by their names."""
-    figures: Figures = {}
+def identification_metrics(result: Identification) -> Metrics:
+    """The metrics of 1:N by their names."""
+    metrics: Metrics = {}
     for fpir, tpir in result.tpir_at_fpir.items():
-        figures |= {f"tpir_at_fpir_{fpir:g}": tpir, f"fnir_at_fpir_{fpir:g}": 1.0 - tpir}
-    return figures | {f"rank_{rank}": float(result.cmc[rank - 1]) for rank in RANKS}
+        metrics |= {f"tpir_at_fpir_{fpir:g}": tpir, f"fnir_at_fpir_{fpir:g}": 1.0 - tpir}
+    return metrics | {f"rank_{rank}": float(result.cmc[rank - 1]) for rank in RANKS}
 
 
 def error_rows(
-    subject: str,
+    system: str,
     images: Images,
     pairs: Pairs,
     distance_P: NDArray[np.float64],
     threshold: float,
     most: int = ERRORS_SHOWN,
 ) -> list[dict[str, Any]]:
-    """The most confident false matches and misses of a subject, with their images."""
+    """The most confident false matches and misses of a system, with their images."""
     worst = worst_errors(distance_P, pairs.same, threshold, most)
     sides = {"left": pairs.left[worst], "right": pairs.right[worst]}
     columns: dict[str, list[Any]] = {"same": pairs.same[worst].tolist(), "distance": distance_P[worst].tolist()}
     for side, rows in sides.items():
         columns |= {side: rows.tolist(), f"{side}_image": [_encode(image) for image in images.load(rows)]}
-    about = {"subject": subject, "threshold": threshold}
+    about = {"system": system, "threshold": threshold}
     return [{**about, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
 
 
@@ -146,7 +146,7 @@ def write_scores(
 ) -> None:
     """Write `scores.json` and the tables of scores, metrics, ROC, CMC, errors, and scores of single pairs.
 
-    Identification among the enrolled has a file of its own, and its figures in the tables.
+    Identification among the enrolled has a file of its own, and its metrics in the tables.
     """
     sets = {result.title: result.describe() for result in results}
     write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
@@ -156,10 +156,10 @@ def write_scores(
     rows = [row for result in measured for row in _rows(result, model)]
     pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
     with MetricsWriter(folder / "metrics.parquet", "evaluation") as writer:
-        writer.add(None, {f"{row['set']}/{row['subject']}/{row['figure']}": row["value"] for row in rows})
-    curves = [_curve(result.title, subject, roc) for result in results for subject, roc in result.curves.items()]
+        writer.add(None, {f"{row['set']}/{row['system']}/{row['metric']}": row["value"] for row in rows})
+    curves = [_curve(result.title, system, roc) for result in results for system, roc in result.curves.items()]
     pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / "roc.parquet")
-    ranks = [_ranks(result.title, subject, cmc) for result in results for subject, cmc in result.ranks.items()]
+    ranks = [_ranks(result.title, system, cmc) for result in results for system, cmc in result.ranks.items()]
     pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
     errors = [{"set": result.title, **row} for result in results for row in result.errors]
     pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
@@ -176,25 +176,25 @@ def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
 
 def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
     about = {"set": result.title, "protocol": result.protocol, "model": model}
-    flags = {subject: json.dumps(flags_of(result.describe(), subject)) for subject in result.subjects}
+    flags = {system: json.dumps(flags_of(result.describe(), system)) for system in result.systems}
     return [
-        {**about, "subject": subject, "flags": flags[subject], "figure": figure, "value": value}
-        for subject, figures in result.subjects.items()
-        for figure, value in figures.items()
+        {**about, "system": system, "flags": flags[system], "metric": metric, "value": value}
+        for system, metrics in result.systems.items()
+        for metric, value in metrics.items()
     ]
 
 
-def _curve(title: str, subject: str, roc: Roc) -> pa.Table:
+def _curve(title: str, system: str, roc: Roc) -> pa.Table:
     """The ROC, thinned to what a picture with a log axis can show; the first point has no score."""
     lowest = roc.far[roc.far > 0].min()
     by_far = np.searchsorted(roc.far, np.geomspace(lowest, 1, ROC_POINTS))
     points = np.unique(np.append(by_far, np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int)))
     points = points[points < len(roc.far)]
     score = pa.array(roc.score[points], mask=~np.isfinite(roc.score[points]))
-    names = [[title] * len(points), [subject] * len(points)]
+    names = [[title] * len(points), [system] * len(points)]
     return pa.table([*names, roc.far[points], roc.tar[points], score], schema=ROC)
 
 
-def _ranks(title: str, subject: str, cmc: NDArray[np.float64]) -> pa.Table:
-    names = [[title] * len(cmc), [subject] * len(cmc)]
+def _ranks(title: str, system: str, cmc: NDArray[np.float64]) -> pa.Table:
+    names = [[title] * len(cmc), [system] * len(cmc)]
     return pa.table([*names, np.arange(1, len(cmc) + 1), cmc], schema=CMC)

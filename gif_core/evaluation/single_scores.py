@@ -1,4 +1,4 @@
-"""The scores behind the model's figures, kept so that two models can be compared person by person."""
+"""The scores behind the model's metrics, kept so that two models can be compared person by person."""
 
 # Shapes: P pairs, N images or templates, Q probes.
 
@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from gif_core.protocols import Search
 
-People = NDArray[np.int64]
+Identities = NDArray[np.int64]
 PAIRS_FILE: Final = "pair_scores.parquet"
 SEARCHES_FILE: Final = "searches.parquet"
 PAIRS: Final = pa.schema(
@@ -40,10 +40,10 @@ SEARCHES: Final = pa.schema(
 """A row for each probe in each gallery: the score of its own person (-inf if not enrolled), the best of the others, and
 its rank from 0."""
 MOST_DIFFERENT: Final = 200_000
-"""Pairs of different people that are kept of a set; the highest scores are, which alone decide at low FAR."""
+"""Pairs of different identities that are kept of a set; the highest scores are, which alone decide at low FAR."""
 
 
-def who_is_who(left_P: NDArray[np.integer], right_P: NDArray[np.integer], same_P: NDArray[np.bool_]) -> People:
+def who_is_who(left_P: NDArray[np.integer], right_P: NDArray[np.integer], same_P: NDArray[np.bool_]) -> Identities:
     """The person of every image or template as far as pairs tell: those that `same` pairs connect are one."""
     count = int(max(left_P.max(initial=-1), right_P.max(initial=-1))) + 1
     links = (np.ones(int(same_P.sum()), np.int8), (left_P[same_P], right_P[same_P]))
@@ -57,21 +57,21 @@ def keep_pairs(
     same_P: NDArray[np.bool_],
     left_P: NDArray[np.integer],
     right_P: NDArray[np.integer],
-    person_N: People,
+    person_N: Identities,
     most: int = MOST_DIFFERENT,
 ) -> pa.Table:
-    """Rows of the pairs of one person, and of those of different people with the highest scores; in their order."""
+    """Rows of the pairs of one person, and of those of different identities with the highest scores; in their order."""
     kept_P = np.arange(len(score_P))
     different = np.flatnonzero(~same_P)
     if len(different) > most:
         highest = different[np.argpartition(-score_P[different], most - 1)[:most]]
         kept_P = np.sort(np.concatenate([np.flatnonzero(same_P), highest]))
-    people = person_N[left_P[kept_P]], person_N[right_P[kept_P]]
-    columns = [kept_P, same_P[kept_P], *people, score_P[kept_P]]
+    identities = person_N[left_P[kept_P]], person_N[right_P[kept_P]]
+    columns = [kept_P, same_P[kept_P], *identities, score_P[kept_P]]
     return pa.table([pa.array([title] * len(kept_P), pa.string()), *map(pa.array, columns)], schema=PAIRS)
 
 
-def keep_searches(title: str, searches: dict[str, Search], person_Q: People) -> pa.Table:
+def keep_searches(title: str, searches: dict[str, Search], person_Q: Identities) -> pa.Table:
     """Rows of all probes in all galleries."""
     tables = [
         pa.table(

@@ -34,8 +34,9 @@ class ClassifierHead(Head):
     """-log softmax of s·cos(w_y, z) with a margin, over the rows of all processes.
 
     Every process holds a contiguous range of the rows, and all of them have the loss of the whole batch. With a
-    `sample_rate` below 1 only the people of the batch and some others take part in a step (PartialFC): the optimizer
-    sees `sampled_SD` alone, and what it remembers of each row lies here in between. All other rows stay as they are.
+    `sample_rate` below 1 only the identities of the batch and some others take part in a step (PartialFC): the
+    optimizer sees `sampled_SD` alone, and what it remembers of each row lies here in between. All other rows stay as
+    they are.
     """
 
     sharded = True

@@ -1,7 +1,7 @@
 """The paper's head: it learns identity codes (Eq. 7) and brings features to the code vectors (Eq. 8)."""
 
 # Shapes: N identities, B images in a batch, D dimensions, L tokens of a code, V values of a token,
-# K people drawn in a step.
+# K identities drawn in a step.
 
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ class GifHead(TokenHeads, Head):
     """L = code_weight · L_C + gamma · L_AR (Eq. 10).
 
     L_AR is Eq. 8 with `negatives=0`. Otherwise it is the margin softmax of z·h_y against the frozen code vectors of
-    as many other people, drawn anew in every step: CosFace with centres that are given, at a cost that does not depend
-    on N. All processes draw the same, so that their number does not change the loss. With `map_width` a map that
-    everybody shares moves the code vectors and learns which people look alike to this network. The paper's head is
-    `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
+    as many other identities, drawn anew in every step: CosFace with centres that are given, at a cost that does not
+    depend on N. All processes draw the same, so that their number does not change the loss. With `map_width` a map that
+    all identities shares moves the code vectors and learns which identities look alike to this network. The paper's
+    head is `negatives=0`, `map_width=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class GifHead(TokenHeads, Head):
         if len(codes_NL) != len(code_vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(code_vectors_ND)} code vectors")
         if map_width and not negatives:
-            raise ValueError(f"map_width={map_width} needs negatives: a pull alone would map everybody to one place")
+            raise ValueError(
+                f"map_width={map_width} needs negatives: a pull alone would map all identities to one place"
+            )
         length, dim = codes_NL.shape[1], code_vectors_ND.shape[1]
         super().__init__(length, num_values, dim, scale=scale, hidden_layers=hidden_layers, map_width=map_width)
         self.codes_NL, self.code_vectors_ND = codes_NL, code_vectors_ND
@@ -61,8 +63,8 @@ class GifHead(TokenHeads, Head):
         self.weight_of_token_L = weigh_tokens(token_weights, length)
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
-        """Draw the people whom the features of this step are held against."""
-        self.drawn_K = draw_people(len(self.codes_NL), self.negatives, seed=self.seed, step=step)
+        """Draw the identities whom the features of this step are held against."""
+        self.drawn_K = draw_identities(len(self.codes_NL), self.negatives, seed=self.seed, step=step)
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss and its parts, in fp32 also under autocast."""
@@ -82,7 +84,7 @@ class GifHead(TokenHeads, Head):
         return HeadOutput(loss, metrics | _accuracies(cosines_LBV.detach(), codes_LB))
 
     def code_vectors(self, identities_K: NDArray[np.int64], device: torch.device) -> Tensor:
-        """The code vectors of these people, where the learned map puts them if there is one."""
+        """The code vectors of these identities, where the learned map puts them if there is one."""
         return self.place(_gather(self.code_vectors_ND, identities_K, np.float32, device))
 
     def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
@@ -133,8 +135,8 @@ def weigh_tokens(pattern: TokenWeights, length: int) -> Tensor:
     return weight_L / weight_L.sum()
 
 
-def draw_people(num_identities: int, count: int, *, seed: int, step: int) -> NDArray[np.int64]:
-    """`count` different people, or everybody where there are no more; a function of seed and step."""
+def draw_identities(num_identities: int, count: int, *, seed: int, step: int) -> NDArray[np.int64]:
+    """`count` different identities, or all identities where there are no more; a function of seed and step."""
     if count >= num_identities:
         return np.arange(num_identities)
     rng = np.random.default_rng(np.random.SeedSequence([seed, NEGATIVES, step]))

@@ -50,7 +50,7 @@ class AdaptiveMargin(CombinedMargin):
     deviation: Tensor
 
     def __init__(self, margin: float, *, concentration: float = 0.333, pace: float = 0.01) -> None:
-        """`concentration` is AdaFace's h; every batch counts `pace` in the running figures."""
+        """`concentration` is AdaFace's h; every batch counts `pace` in the running metrics."""
         super().__init__(1.0, 0.0, margin)
         self.margin, self.concentration, self.pace = margin, concentration, pace
         self.register_buffer("mean", torch.tensor(20.0))
@@ -58,7 +58,7 @@ class AdaptiveMargin(CombinedMargin):
 
     @torch.no_grad()
     def observe(self, norms_G: Tensor) -> None:
-        """Move the running figures towards those of this batch, while training."""
+        """Move the running metrics towards those of this batch, while training."""
         if self.training and len(norms_G) > 1:
             safe_G = norms_G.clamp(self.EPSILON, self.LONGEST)
             self.mean.lerp_(safe_G.mean(), self.pace)

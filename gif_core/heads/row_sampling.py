@@ -1,6 +1,6 @@
 """Which rows of a classifier take part in a step (PartialFC), and what an optimizer remembers of each row."""
 
-# Shapes: M rows of this process, P rows of people in the batch, S rows of a step.
+# Shapes: M rows of this process, P rows of identities in the batch, S rows of a step.
 
 import math
 from typing import Final
@@ -16,7 +16,7 @@ SAMPLING: Final = 506
 
 
 def draw_rows(num_rows: int, positives_P: NDArray[np.int64], rate: float, seed: list[int]) -> NDArray[np.int64]:
-    """Rows of a step in ascending order: everybody in the batch, and others at random up to the rate of all rows."""
+    """Rows of a step in ascending order: those of the batch, and random others up to the sample rate."""
     others = max(math.ceil(rate * num_rows) - len(positives_P), 0)
     rng = np.random.default_rng(np.random.SeedSequence([seed[0], SAMPLING, *seed[1:]]))
     drawn = rng.choice(num_rows - len(positives_P), others, replace=False, shuffle=False)

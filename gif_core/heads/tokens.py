@@ -1,6 +1,6 @@
 """The part of the paper's head that reads a code from a feature: all that is needed of it after training."""
 
-# Shapes: B images in a batch, D dimensions, L tokens of a code, V values of a token, K people, W width of the map.
+# Shapes: B images in a batch, D dimensions, L tokens of a code, V values of a token, K identities, W width of the map.
 
 import math
 from typing import Final
@@ -52,7 +52,7 @@ class TokenHeads(nn.Module):
         return cosines_LBV
 
     def token_logits(self, z_BD: Tensor) -> Tensor:
-        """The exponents of Eq. 7 without a margin, s · cos(u, H_φj(z)): their softmax is the chance of a value."""
+        """The exponents of Eq. 7 without a margin, s · cos(u, H_φj(z)): their softmax is the probability of a value."""
         return self.scale * self.token_cosines(z_BD)
 
 

@@ -6,7 +6,7 @@ checks         Whether the bytes of an image file can be trained on, found out a
 contact_sheet  Contact sheets: one row of faces for each identity, with its name on the left
 faces          Faces of Arrow IPC shards, read by memory map in any order
 landmarks      Five points for every image of a folder: a text file with lines of `label/image.jpg x1 y1 … x5 y5`
-load           Images of other people's files as faces: what they declare is checked before they are decoded
+load           Images of third-party files as faces: what they declare is checked before they are decoded
 pixels         Faces as the network sees them: where pixels come from, and how they are scaled
 source_files   Files of a source: names, sizes and digests
 """

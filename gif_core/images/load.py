@@ -1,4 +1,4 @@
-"""Images of other people's files as faces: what they declare is checked before they are decoded."""
+"""Images of third-party files as faces: what they declare is checked before they are decoded."""
 
 # Shapes: B images asked for, 5 landmarks of 2 coordinates.
 

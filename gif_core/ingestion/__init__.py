@@ -1,10 +1,10 @@
 """Ingestion: faces of any source become Arrow shards with dense identity ids and a held-out split.
 
-catalogue    All records and people of all sources of a run under one numbering, and reading ahead in any order
-conversion   Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of people kept aside
+catalogue    All records and identities of all sources of a run under one numbering, and reading ahead in any order
+conversion   Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of identities kept aside
 incremental  Sources that have grown: what an earlier ingestion holds already, so that only the rest is read
 shards       Arrow IPC shards of faces: written batch by batch, and finished when their journal entry is there
-splits       The faces of one split: people get their identity ids, and their images go into shards
+splits       The faces of one split: identities get their identity ids, and their images go into shards
 """
 
 from typing import TYPE_CHECKING

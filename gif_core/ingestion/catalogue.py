@@ -1,6 +1,6 @@
-"""All records and people of all sources of a run under one numbering, and reading ahead in any order."""
+"""All records and identities of all sources of a run under one numbering, and reading ahead in any order."""
 
-# Shapes: R records of all sources, P people of all sources, U records of one unit of work.
+# Shapes: R records of all sources, P identities of all sources, U records of one unit of work.
 
 import logging
 from bisect import bisect_right
@@ -47,7 +47,7 @@ class Unit(NamedTuple):
 
 
 class Catalogue:
-    """The people of several sources, numbered through; two sources never share a person."""
+    """The identities of several sources, numbered through; two sources never share a person."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         """List all sources."""
@@ -61,8 +61,10 @@ class Catalogue:
             [listing.person_R + np.int32(first) for listing, first in zip(listings, first_P[:-1], strict=True)]
         )
         for source, listing in enumerate(listings):
-            images, people = len(listing.person_R), len(listing.labels)
-            logger.info("source %d: %d images of %d people, %d refused", source, images, people, len(listing.faults))
+            images, identities = len(listing.person_R), len(listing.labels)
+            logger.info(
+                "source %d: %d images of %d identities, %d refused", source, images, identities, len(listing.faults)
+            )
         self.refused = [Refused(source, *fault) for source, listing in enumerate(listings) for fault in listing.faults]
 
     def place(self, record: int) -> tuple[int, str]:
@@ -74,9 +76,9 @@ class Catalogue:
         """A record as a row of the quarantine."""
         return Refused(*self.place(record), reason)
 
-    def by_person(self, people: NDArray[np.bool_], wanted_R: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The wanted records of these people, person by person, each in the order of its source."""
-        records = np.flatnonzero(people[self.person_R] & wanted_R)
+    def by_person(self, identities: NDArray[np.bool_], wanted_R: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The wanted records of these identities, person by person, each in the order of its source."""
+        records = np.flatnonzero(identities[self.person_R] & wanted_R)
         return records[np.argsort(self.person_R[records], kind="stable")]
 
     def read_ahead(self, records: NDArray[np.int64], check: Check, workers: int, spool: Path) -> Iterator[Unit]:
@@ -90,7 +92,7 @@ class Catalogue:
                 yield from prefetch(work, units, depth=threads + AHEAD, workers=threads)
 
     def _by_source(self, records: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The same records, cut where the source changes; people are numbered source by source."""
+        """The same records, cut where the source changes; identities are numbered source by source."""
         sources = np.searchsorted(self.starts, records, side="right") - 1
         cuts = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(records)]
         for start, end in pairwise(cuts):

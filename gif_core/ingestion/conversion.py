@@ -1,11 +1,11 @@
-"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of people kept aside.
+"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of identities kept aside.
 
 Each split is read person by person and written shard by shard. What a shard holds depends on the sources and the
 settings alone, so the bytes are the same whatever the number of workers, and a killed ingestion goes on after its
 last finished shard.
 """
 
-# Shapes: R records of all sources, P people of all sources.
+# Shapes: R records of all sources, P identities of all sources.
 
 import hashlib
 from collections import Counter
@@ -90,7 +90,7 @@ class Ingestion:
         self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
         limits = ImageLimits(config.smallest_side, config.largest_side)
         self.check = BlockChecker(limits, decode_all=config.decode_all)
-        self.known = base.known_people(catalogue)
+        self.known = base.known_identities(catalogue)
         self.wanted_R = base.wanted(catalogue)
         self.held_over = self._held_over()
         aside_P = self._aside()
@@ -125,25 +125,25 @@ class Ingestion:
         return sum(map(len, unit.images))
 
     def write_tables(self) -> None:
-        """People, what was refused and why, and the files of the sources."""
+        """Identities, what was refused and why, and the files of the sources."""
         tables = {split.name: self._identity_table(split) for split in self.splits}
         quarantine = self._quarantine()
-        _check_people(tables["identities"], tables["held_out"], len(quarantine))
+        _check_identities(tables["identities"], tables["held_out"], len(quarantine))
         for name, table in tables.items():
             pq.write_table(table, self.folder / f"{name}.parquet")
         rows = [row._asdict() for row in quarantine]
         pq.write_table(pa.Table.from_pylist(rows, QUARANTINE), self.folder / "quarantine.parquet")
         write_files(self.folder, self.catalogue.readers)
 
-    def _plan(self, name: str, people_P: NDArray[np.bool_]) -> SplitWriter:
-        counts_P = np.bincount(self.catalogue.person_R, minlength=len(people_P))
+    def _plan(self, name: str, identities_P: NDArray[np.bool_]) -> SplitWriter:
+        counts_P = np.bincount(self.catalogue.person_R, minlength=len(identities_P))
         enough_P = counts_P >= self.config.min_samples
-        ids = {person: identity_id for person, identity_id in self.known.items() if people_P[person]}
+        ids = {person: identity_id for person, identity_id in self.known.items() if identities_P[person]}
         return SplitWriter(
             self.folder,
             name,
             work=self.folder / WORK,
-            records=self.catalogue.by_person(people_P & enough_P, self.wanted_R),
+            records=self.catalogue.by_person(identities_P & enough_P, self.wanted_R),
             ids=ids,
             first_shard=self.base.shards.get(name, 0),
             min_samples=self.config.min_samples,
@@ -151,9 +151,9 @@ class Ingestion:
         )
 
     def _aside(self) -> NDArray[np.bool_]:
-        people = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
+        identities = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
         share = self.config.held_out
-        return np.fromiter((is_held_out(source, label, share) for source, label in people), bool)
+        return np.fromiter((is_held_out(source, label, share) for source, label in identities), bool)
 
     def _held_over(self) -> list[Refused]:
         """Rows of the base's quarantine about what is not read again."""
@@ -162,12 +162,12 @@ class Ingestion:
         again = self.base.seen(self.catalogue) & self.wanted_R
         read = {self.catalogue.place(record) for record in np.flatnonzero(again).tolist()}
         read |= {(row.source, row.record) for row in self.catalogue.refused}
-        people = {
+        identities = {
             (int(self.catalogue.source_P[person]), self.catalogue.labels[person])
             for person in np.unique(self.catalogue.person_R[again]).tolist()
         }
         rows = [Refused(**row) for row in self.base.quarantine]
-        anew = read | people
+        anew = read | identities
         return [row for row in rows if (row.source, row.record) not in anew]
 
     def _check_fraction(self) -> None:
@@ -188,12 +188,12 @@ class Ingestion:
         )
 
     def _quarantine(self) -> list[Refused]:
-        """All rows: of the base, of listing the sources, of images, and of people left without enough of them."""
+        """All rows: of the base, of listing the sources, of images, and of identities left without enough of them."""
         bad = [self.catalogue.refuse(*row) for split in self.splits for row in split.progress.bad]
         return [*self.held_over, *self.catalogue.refused, *bad, *self._left_out()]
 
     def _left_out(self) -> Iterator[Refused]:
-        """People who had enough images before the bad ones were refused."""
+        """Identities who had enough images before the bad ones were refused."""
         for split in self.splits:
             spoilt = Counter(int(self.catalogue.person_R[record]) for record, _ in split.progress.bad)
             for person, bad in sorted(spoilt.items()):
@@ -203,14 +203,14 @@ class Ingestion:
                     yield Refused(int(self.catalogue.source_P[person]), self.catalogue.labels[person], reason)
 
     def _identity_table(self, split: SplitWriter) -> pa.Table:
-        """The people of a split by identity id; those of the base come first."""
+        """The identities of a split by identity id; those of the base come first."""
         before = self.base.identities.get(split.name)
         counts = (
             dict(zip(before["identity_id"].to_pylist(), before["num_samples"].to_pylist(), strict=True))
             if before
             else {}
         )
-        people = sorted(split.ids.items(), key=lambda item: item[1])
+        identities = sorted(split.ids.items(), key=lambda item: item[1])
         rows = [
             {
                 "identity_id": identity_id,
@@ -218,17 +218,17 @@ class Ingestion:
                 "source": int(self.catalogue.source_P[person]),
                 "num_samples": counts.get(identity_id, 0) + split.progress.good[person],
             }
-            for person, identity_id in people
+            for person, identity_id in identities
         ]
         return pa.Table.from_pylist(rows, IDENTITIES)
 
 
-def _check_people(identities: pa.Table, held_out: pa.Table, refused: int) -> None:
+def _check_identities(identities: pa.Table, held_out: pa.Table, refused: int) -> None:
     if not len(identities):
         raise ValueError(f"no identity is left to train on; {refused} images could not be used")
     counts = held_out["num_samples"].to_pylist()
     if counts and (len(counts) < 2 or max(counts) < 2):
         raise ValueError(
-            f"ingestion.held_out keeps {len(counts)} people aside, with at most {max(counts)} images each: nothing "
-            "to verify, which takes two people, one of them with two images. Raise it, or set it to 0"
+            f"ingestion.held_out keeps {len(counts)} identities aside, with at most {max(counts)} images each: nothing "
+            "to verify, which takes two identities, one of them with two images. Raise it, or set it to 0"
         )

@@ -1,6 +1,6 @@
 """Sources that have grown: what an earlier ingestion holds already, so that only the rest is read."""
 
-# Shapes: R records of all sources, P people of all sources, F files of one source.
+# Shapes: R records of all sources, P identities of all sources, F files of one source.
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -31,30 +31,30 @@ class Base:
     """An earlier faces artifact; empty when everything is to be read."""
 
     identities: Mapping[str, pa.Table] = field(default_factory=dict)
-    """The table of people of each split."""
+    """The table of identities of each split."""
     shards: Mapping[str, int] = field(default_factory=dict)
     """Number of shards of each split."""
     quarantine: Sequence[dict[str, Any]] = ()
     files: Sequence[NDArray[np.uint64]] = ()
     """Marks of the files of each source."""
 
-    def known_people(self, catalogue: Catalogue) -> dict[int, int]:
+    def known_identities(self, catalogue: Catalogue) -> dict[int, int]:
         """Identity id by person, for those who have one."""
         ids = {
             (row["source"], row["label"]): row["identity_id"]
             for table in self.identities.values()
             for row in table.to_pylist()
         }
-        people = enumerate(zip(catalogue.source_P.tolist(), catalogue.labels, strict=True))
-        return {person: ids[key] for person, key in people if key in ids} if ids else {}
+        identities = enumerate(zip(catalogue.source_P.tolist(), catalogue.labels, strict=True))
+        return {person: ids[key] for person, key in identities if key in ids} if ids else {}
 
     def wanted(self, catalogue: Catalogue) -> NDArray[np.bool_]:
-        """Records that are to be read: the new ones, and all of new people and of those who had too few images."""
+        """Records that are to be read: the new ones, and all of new identities and of those who had too few images."""
         old_R = self.seen(catalogue)
-        people = len(catalogue.labels)
-        unknown_P = np.ones(people, bool)
-        unknown_P[list(self.known_people(catalogue))] = False
-        grown_P = np.bincount(catalogue.person_R[~old_R], minlength=people) > 0
+        identities = len(catalogue.labels)
+        unknown_P = np.ones(identities, bool)
+        unknown_P[list(self.known_identities(catalogue))] = False
+        grown_P = np.bincount(catalogue.person_R[~old_R], minlength=identities) > 0
         return np.asarray(~old_R | (unknown_P & grown_P)[catalogue.person_R], bool)
 
     def seen(self, catalogue: Catalogue) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The faces of one split: people get their identity ids, and their images go into shards."""
+"""The faces of one split: identities get their identity ids, and their images go into shards."""
 
 # Shapes: R records of all sources.
 
@@ -37,7 +37,7 @@ class SplitWriter:
         min_samples: int,
         shard_bytes: int,
     ) -> None:
-        """Go on after the shards that are finished; `ids` has the people who have an identity id already."""
+        """Go on after the shards that are finished; `ids` has the identities who have an identity id already."""
         self.name, self.records, self.ids = name, records, dict(ids)
         self.min_samples, self.shard_bytes = min_samples, shard_bytes
         self.journal = Journal(folder, work, name, first_shard)
@@ -153,7 +153,7 @@ class SplitWriter:
         return self.ids.setdefault(person, len(self.ids))
 
     def _restore_ids(self) -> None:
-        """People in finished shards have got their ids in the order of their numbers."""
+        """Identities in finished shards have got their ids in the order of their numbers."""
         for person in sorted(self.progress.good):
             if self.progress.good[person] >= self.min_samples:
                 self._identity_id(person)

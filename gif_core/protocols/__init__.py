@@ -29,7 +29,7 @@ __all__ = [
     "ScoresFormatError",
     "Search",
     "TemplateVerification",
-    "UndefinedFiguresError",
+    "UndefinedMetricsError",
     "Verification",
     "check_pairs",
     "draw_pairs",
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         worst_errors,
     )
     from gif_core.protocols.pairs import Pairs, draw_pairs, pair_rows
-    from gif_core.protocols.roc import Roc, UndefinedFiguresError
+    from gif_core.protocols.roc import Roc, UndefinedMetricsError
     from gif_core.protocols.scores import (
         IDENTIFICATION_FILE,
         SCORES_FILE,

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from gif_core.protocols.roc import Roc, UndefinedFiguresError, measure_roc, tar_at_far
+from gif_core.protocols.roc import Roc, UndefinedMetricsError, measure_roc, tar_at_far
 from gif_core.protocols.sets.ijb import Enrolment
 
 IJB_PROTOCOL: Final = "ijb-1"
-"""Raise its number when the same features would get other figures."""
+"""Raise its number when the same features would get other metrics."""
 FALSE_ACCEPT_RATES: Final = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FALSE_POSITIVE_RATES: Final = (0.01, 0.1)
 RANKS: Final = (1, 5, 10)
@@ -47,7 +47,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class TemplateVerification:
-    """The figures of 1:1."""
+    """The metrics of 1:1."""
 
     tar_at_far: dict[float, float]
     roc: Roc
@@ -69,7 +69,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Identification:
-    """The figures of 1:N, over all galleries."""
+    """The metrics of 1:N, over all galleries."""
 
     tpir_at_fpir: dict[float, float]
     """Mean over the galleries; FNIR is the rest to 1. Empty when a gallery has the subjects of all probes."""
@@ -121,13 +121,13 @@ def score_pairs(template_TD: Doubles, left_P: NDArray[np.int32], right_P: NDArra
 
 
 def verify_templates(score_P: Doubles, same_P: NDArray[np.bool_]) -> TemplateVerification:
-    """1:1 figures: TAR where FAR is nearest to each rate."""
+    """1:1 metrics: TAR where FAR is nearest to each rate."""
     roc = measure_roc(score_P, same_P)
     return TemplateVerification({far: tar_at_far(roc, far) for far in FALSE_ACCEPT_RATES}, roc)
 
 
 def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment], probes: Enrolment) -> Identification:
-    """1:N figures. In each gallery, probes that it does not hold are impostors.
+    """1:N metrics. In each gallery, probes that it does not hold are impostors.
 
     A threshold lets the share FPIR of the impostors through; a hit is strictly above it and above all others.
     Subjects with equal scores rank behind each other, the worst for the probe.
@@ -139,7 +139,7 @@ def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment],
         search = searches[name] = _search(template_TD, gallery, probes)
         is_mate_Q = search.is_mate_Q
         if not is_mate_Q.any():
-            raise UndefinedFiguresError(f"no probe has its subject in gallery {name}: nobody can be identified")
+            raise UndefinedMetricsError(f"no probe has its subject in gallery {name}: nobody can be identified")
         ranks_K += np.bincount(search.rank_Q[is_mate_Q], minlength=CMC_RANKS + 1)[:CMC_RANKS]
         if not is_mate_Q.all():
             hits = (search.own_Q > search.other_Q)[is_mate_Q]

@@ -8,20 +8,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.protocols.roc import Roc, UndefinedFiguresError, check_kinds, check_scores, measure_roc, tar_at_far
+from gif_core.protocols.roc import Roc, UndefinedMetricsError, check_kinds, check_scores, measure_roc, tar_at_far
 
 Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
 """Rows whose direction is compared; bytes are raw pixels."""
 THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
 FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3, 1e-4)
 PAIR_PROTOCOL: Final = "pairs-1"
-"""Raise its number when the same features would get other figures."""
+"""Raise its number when the same features would get other metrics."""
 _CHUNK_NUMBERS: Final = 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The figures of one set of pairs."""
+    """The metrics of one set of pairs."""
 
     accuracy: float
     """Mean over the folds."""
@@ -78,10 +78,10 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
 
 
 def check_pairs(same_P: NDArray[np.bool_], folds: int) -> None:
-    """UndefinedFiguresError when no features could give these pairs figures."""
+    """UndefinedMetricsError when no features could give these pairs metrics."""
     check_kinds(same_P)
     if len(same_P) < folds:
-        raise UndefinedFiguresError(f"{len(same_P)} pairs cannot be split into {folds} folds")
+        raise UndefinedMetricsError(f"{len(same_P)} pairs cannot be split into {folds} folds")
 
 
 def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float64]:

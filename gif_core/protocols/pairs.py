@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.protocols.roc import UndefinedFiguresError
+from gif_core.protocols.roc import UndefinedMetricsError
 
 SAME: Final = 601
 DIFFERENT: Final = 602
@@ -41,15 +41,15 @@ def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int
     """`pairs` distinct pairs of one person and as many of two, alternating; fewer if there are no more.
 
     The number is rounded down to a multiple of `folds`, so that every fold holds as many of each kind;
-    UndefinedFiguresError when that leaves none.
+    UndefinedMetricsError when that leaves none.
     """
     order_N = np.argsort(labels_N, kind="stable")
     _, starts = np.unique(labels_N[order_N], return_index=True)
     bounds = np.append(starts, len(labels_N))
     if len(starts) < 2:
-        raise UndefinedFiguresError(f"pairs of different people need two identities, not {len(starts)}")
+        raise UndefinedMetricsError(f"pairs of different identities need two identities, not {len(starts)}")
     if np.diff(bounds).max() < 2:
-        raise UndefinedFiguresError(
+        raise UndefinedMetricsError(
             "pairs of the same person need an identity with two images, and every one has a single image"
         )
     same_P2 = _draw_same(bounds, pairs, seed)
@@ -57,7 +57,7 @@ def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int
     count = min(len(same_P2), len(different_P2)) // folds * folds
     if count == 0:
         found = f"{len(same_P2)} same and {len(different_P2)} different pairs"
-        raise UndefinedFiguresError(f"{found} are too few for {folds} folds")
+        raise UndefinedMetricsError(f"{found} are too few for {folds} folds")
     both_P2 = order_N[np.stack([same_P2[:count], different_P2[:count]], axis=1).reshape(-1, 2)]
     return Pairs(both_P2[:, 0], both_P2[:, 1], np.tile([True, False], count))
 
@@ -76,7 +76,7 @@ def _draw_same(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.i
 
 
 def _draw_different(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:
-    """Positions of pairs of two people, each as likely as another, by their rank among all such pairs."""
+    """Positions of pairs of two identities, each as likely as another, by their rank among all such pairs."""
     ends_N = np.repeat(bounds[1:], np.diff(bounds))
     partners_N = bounds[-1] - ends_N
     last_rank_N = partners_N.cumsum()

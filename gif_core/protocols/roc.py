@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from schemas.errors import GifError
 
 
-class UndefinedFiguresError(GifError, ValueError):
+class UndefinedMetricsError(GifError, ValueError):
     """A set of pairs that cannot answer the question, such as one whose pairs are all of one person."""
 
 
@@ -32,7 +32,7 @@ def measure_roc(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
     """All corners of the curve from (0, 0) on, as `sklearn.metrics.roc_curve` gives them by default.
 
     Every distinct score is a point. One where the curve goes straight on is left out, which shifts what is nearest
-    to a rate; so whoever compares figures must leave out the same ones.
+    to a rate; so whoever compares metrics must leave out the same ones.
     """
     check_scores(score_P, same_P)
     value_V, different_V, same_V = _count_by_value(np.sort(score_P[~same_P]), np.sort(score_P[same_P]))
@@ -59,15 +59,15 @@ def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Non
 def check_kinds(same_P: NDArray[np.bool_]) -> None:
     """Refuse pairs that are all of one kind."""
     if not len(same_P):
-        raise UndefinedFiguresError("there are no pairs: nothing can be measured")
+        raise UndefinedMetricsError("there are no pairs: nothing can be measured")
     if same_P.all():
-        raise UndefinedFiguresError(
-            f"all {len(same_P):,} pairs are of one person: FAR is undefined without pairs of different people, and so "
+        raise UndefinedMetricsError(
+            f"all {len(same_P):,} pairs are of one person: FAR is undefined without pairs of two identities, and so "
             "are accuracy and TAR at FAR"
         )
     if not same_P.any():
-        raise UndefinedFiguresError(
-            f"all {len(same_P):,} pairs are of different people: TAR is undefined without pairs of the same person, "
+        raise UndefinedMetricsError(
+            f"all {len(same_P):,} pairs are of different identities: TAR is undefined without pairs of one identity, "
             "and so is accuracy"
         )
 

@@ -13,16 +13,16 @@ FORMAT: Final = 3
 SCORES_FILE: Final = "scores.json"
 IDENTIFICATION_FILE: Final = "identification.json"
 FlagValues = Mapping[str, bool | int | float | str]
-"""How features were made and folds cut: what a figure must be compared with."""
+"""How features were made and folds cut: what a metric must be compared with."""
 
 
 class ScoresFormatError(GifError, ValueError):
     """Scores that another version of the program wrote."""
 
 
-def flags_of(found: Mapping[str, Any], subject: str) -> FlagValues:
-    """How one subject of a described set was measured: by its own flags and by those that all share."""
-    return {**found.get("subject_flags", {}).get(subject, {}), **found["flags"]}
+def flags_of(found: Mapping[str, Any], system: str) -> FlagValues:
+    """How one system of a described set was measured: by its own flags and by those that all share."""
+    return {**found.get("system_flags", {}).get(system, {}), **found["flags"]}
 
 
 def read_scores(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -39,7 +39,7 @@ def read_identification(evaluation: Artifact) -> Mapping[str, Any] | None:
 
 
 def write_json(path: Path, about: Mapping[str, Any]) -> None:
-    """JSON has no NaN: a figure that is undefined must be left out before."""
+    """JSON has no NaN: a metric that is undefined must be left out before."""
     path.write_text(json.dumps({"format": FORMAT, **about}, indent=1, allow_nan=False), "utf-8")
 
 

@@ -1,6 +1,6 @@
 """What every reader of a face dataset offers."""
 
-# Shapes: R records of a source, P people of a source.
+# Shapes: R records of a source, P identities of a source.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class People:
+class Identities:
     """Numbers for the labels of a source, in the order in which they are first met."""
 
     labels: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Listing(Protocol):
 
     @property
     def labels(self) -> Sequence[str]:
-        """The people's names in a stable order."""
+        """The identities' names in a stable order."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class Listing(Protocol):
 
 
 class Reader(Protocol):
-    """People, and the encoded images of any records."""
+    """Identities, and the encoded images of any records."""
 
     @property
     def files(self) -> Sequence[SourceFile]:

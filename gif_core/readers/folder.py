@@ -85,7 +85,7 @@ class FolderReader:
     in_any_order = True
 
     def __init__(self, source: FolderSource) -> None:
-        """Look whether the folder is there; it is listed when first asked for."""
+        """Validation whether the folder is there; it is listed when first asked for."""
         self.fs, self.root = fsspec.url_to_fs(source.path, use_listings_cache=False)
         if not self.fs.isdir(self.root):
             raise FileNotFoundError(f"ingestion.sources: there is no folder {source.path}")
@@ -97,7 +97,7 @@ class FolderReader:
         labels: list[str] = []
         faults: list[Fault] = []
         persons, names, sizes = array("i"), [], array("q")
-        for label, entries in _list_people(self.fs, self.root):
+        for label, entries in _list_identities(self.fs, self.root):
             images = [(name, size) for name, size in entries if is_text(label + name)]
             if images:
                 persons.extend([len(labels)] * len(images))
@@ -173,7 +173,7 @@ def _align(content: bytes, name: str, landmarks: Landmarks) -> bytes:
     return encoded
 
 
-def _list_people(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:
+def _list_identities(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:
     """Every sub-folder in the order of names, with its images; remote ones are listed by several threads."""
     if isinstance(fs, LocalFileSystem):
         with os.scandir(root) as found:

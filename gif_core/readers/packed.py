@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.images import ImageBlock, SourceFile, join
-from gif_core.readers.base import Fault, People
+from gif_core.readers.base import Fault, Identities
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 
 GAP = 64 * 1024
@@ -26,7 +26,7 @@ SPAN = 8 * 2**20
 class PackedListing:
     """Where every record's image lies, as compact arrays that grow."""
 
-    people: People = field(default_factory=People)
+    identities: Identities = field(default_factory=Identities)
     persons: "array[int]" = field(default_factory=lambda: array("i"))
     files: "array[int]" = field(default_factory=lambda: array("i"))
     keys: "array[int]" = field(default_factory=lambda: array("q"))
@@ -46,7 +46,7 @@ class PackedListing:
         found, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         numbers = np.empty(len(found), np.int32)
         for place in np.argsort(first).tolist():
-            numbers[place] = self.people.number(str(found[place]))
+            numbers[place] = self.identities.number(str(found[place]))
         self.persons.frombytes(numbers[inverse].tobytes())
         self.files.frombytes(np.full(len(labels), file, np.int32).tobytes())
         self.keys.frombytes(keys.astype(np.int64).tobytes())
@@ -55,7 +55,7 @@ class PackedListing:
 
     def add(self, label: str, file: int, key: int, start: int, length: int) -> None:
         """Take one record; `start` and `length` are those of the image's bytes."""
-        self.persons.append(self.people.number(label))
+        self.persons.append(self.identities.number(label))
         self.files.append(file)
         self.keys.append(key)
         self.starts.append(start)
@@ -63,8 +63,8 @@ class PackedListing:
 
     @property
     def labels(self) -> list[str]:
-        """The people's names in the order in which they were met."""
-        return self.people.labels
+        """The identities' names in the order in which they were met."""
+        return self.identities.labels
 
     @property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
@@ -117,7 +117,7 @@ class PackedReader:
 
     @cached_property
     def listing(self) -> PackedListing:
-        """Look through all files once."""
+        """Validation through all files once."""
         listing = PackedListing()
         for number, blob in enumerate(self.blobs):
             self.list_file(listing, number, blob)

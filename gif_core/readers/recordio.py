@@ -29,7 +29,7 @@ from schemas.ingestion import RecordIOSource
 logger = logging.getLogger(__name__)
 
 LARGEST_LABEL: Final = 2**24
-"""Labels are float32: beyond this, neighbouring people would share one."""
+"""Labels are float32: beyond this, neighbouring identities would share one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Index:
 
 
 class RecordIOReader(PackedReader):
-    """The faces of `.rec` files; labels of all files are those of the same people."""
+    """The faces of `.rec` files; labels of all files are those of the same identities."""
 
     kind, ending, what = "recordio", ".rec", "RecordIO files"
 
@@ -138,7 +138,7 @@ def _lost_keys(blob: Blob, damages: list[Damage], missing: Index) -> Iterator[Fa
 
 def _label_fault(label: float) -> str:
     if label > LARGEST_LABEL and math.isfinite(label):
-        return f"its label {label:.0f} is beyond {LARGEST_LABEL}, up to which the format tells all people apart"
+        return f"its label {label:.0f} is beyond {LARGEST_LABEL}, up to which the format tells all identities apart"
     return f"its label {label:g} is not the number of a person"
 
 
@@ -156,11 +156,11 @@ def _read_index(blob: Blob) -> Index | None:
 
 
 def _compare_property(blob: Blob, listing: PackedListing) -> None:
-    """Say so when the dataset's own count of people is another than what was found."""
+    """Say so when the dataset's own count of identities is another than what was found."""
     about = blob.beside(f"{blob.path.rpartition('/')[0]}/property")
     if about is None:
         return
     first = about.read(0, 100).split(b",")[0].strip()
     if not first.isdigit() or int(first) != len(listing.labels):
         count = first.decode(errors="replace")
-        logger.warning("%s says %s people, %s has %d", about.name, count, blob.name, len(listing.labels))
+        logger.warning("%s says %s identities, %s has %d", about.name, count, blob.name, len(listing.labels))

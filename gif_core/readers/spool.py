@@ -27,7 +27,7 @@ def readable(reader: Reader, records: NDArray[np.int64], path: Path) -> Iterator
     if reader.in_any_order or bool(np.all(np.diff(records) > 0)):
         yield reader
         return
-    logger.info("people are mixed in a source that reads from front to back: copying %d images first", len(records))
+    logger.info("identities are mixed in a source that reads from front to back: copying %d images first", len(records))
     with path.open("w+b", buffering=2**20) as file:
         try:
             yield Spool(reader, np.sort(records), file)

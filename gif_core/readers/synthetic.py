@@ -1,6 +1,6 @@
 """Faces that the project draws itself, as a source like any other."""
 
-# Shapes: R records, P people.
+# Shapes: R records, P identities.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,9 +59,9 @@ class SyntheticReader:
     @cached_property
     def listing(self) -> SyntheticListing:
         """Everybody, with the number of their samples."""
-        people = range(self.source.identities)
-        counts = np.fromiter((self._count(person) for person in people), np.int32, len(people))
-        return SyntheticListing([f"person-{person:06d}" for person in people], counts)
+        identities = range(self.source.identities)
+        counts = np.fromiter((self._count(person) for person in identities), np.int32, len(identities))
+        return SyntheticListing([f"person-{person:06d}" for person in identities], counts)
 
     @cached_property
     def files(self) -> list[SourceFile]:

@@ -1,6 +1,6 @@
 """Parquet and Arrow files with a column of images, as Hugging Face writes them.
 
-Rows can be read quickly only from front to back, so a reader goes on from where it was; a table whose people are
+Rows can be read quickly only from front to back, so a reader goes on from where it was; a table whose identities are
 mixed is first put into a spool.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gif_core.images import LARGEST_IMAGE, BadImageError, SourceFile
-from gif_core.readers.base import Content, Fault, People, is_label
+from gif_core.readers.base import Content, Fault, Identities, is_label
 from gif_core.readers.columns import UnreadableTableError, explained, read_column, read_schema
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 from schemas.ingestion import TableSource
@@ -33,7 +33,7 @@ LABELS = 2**16
 class TableListing:
     """File and row of every record with a label."""
 
-    people: People = field(default_factory=People)
+    identities: Identities = field(default_factory=Identities)
     persons: list[NDArray[np.int32]] = field(default_factory=list)
     files: list[NDArray[np.int32]] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
@@ -43,8 +43,8 @@ class TableListing:
 
     @property
     def labels(self) -> list[str]:
-        """The people's names in the order in which they were met."""
-        return self.people.labels
+        """The identities' names in the order in which they were met."""
+        return self.identities.labels
 
     @cached_property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
@@ -107,7 +107,9 @@ class TableReader:
         self, listing: TableListing, file: int, first: int, labels: pa.Array, text: Callable[[pa.Scalar], str]
     ) -> None:
         encoded = labels.dictionary_encode()
-        numbers = [listing.people.number(label) if is_label(label) else -1 for label in map(text, encoded.dictionary)]
+        numbers = [
+            listing.identities.number(label) if is_label(label) else -1 for label in map(text, encoded.dictionary)
+        ]
         lookup = np.array([*numbers, -1], np.int32)
         person = lookup[encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)]
         rows = first + np.flatnonzero(person >= 0)
@@ -165,7 +167,7 @@ def _image_bytes(chunk: pa.Array, column: str) -> pa.Array:
 
 
 def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
-    """The people's names, when the table stores numbers and says what they stand for."""
+    """The identities' names, when the table stores numbers and says what they stand for."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         names = features[label]["names"]

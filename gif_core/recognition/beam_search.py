@@ -1,4 +1,4 @@
-"""From the chances of tokens to the codes that somebody has: a beam search through the tree, all images at once."""
+"""Beam search through the code tree: the most probable codes in use, for all images at once."""
 
 # Shapes: B images, L tokens of a code, V values of a token, K codes kept for an image, M prefixes to choose from.
 
@@ -23,43 +23,43 @@ class Decoded:
 
     identities_BK: Tensor
     """Whose codes they are; NOBODY where there are no more."""
-    log_chances_BK: Tensor
-    """log Π_j p_j(c_j), the product of the tokens' chances; -inf where there are no more."""
+    log_probs_BK: Tensor
+    """log Π_j p_j(c_j), the product of the tokens' probabilities; -inf where there are no more."""
     bound_B: Tensor
     """No code that the beam has left out has a larger log chance: a first code at or above it is the best of all."""
 
 
-def token_log_chances(heads: TokenHeads, z_BD: Tensor) -> Tensor:
+def token_log_probs(heads: TokenHeads, z_BD: Tensor) -> Tensor:
     """The logarithm of p_j(value) of every token j [L, B, V], with p_j the softmax of Eq. 7 without a margin."""
     return F.log_softmax(heads.token_logits(z_BD), dim=2)
 
 
-def search_codes(tree: CodeTree, log_chances_LBV: Tensor, beam: int) -> Decoded:
+def search_codes(tree: CodeTree, log_probs_LBV: Tensor, beam: int) -> Decoded:
     """The `beam` likeliest codes that a beam of this width finds; as wide as the tree it finds the likeliest of all."""
     if beam < 1:
         raise ValueError(f"a beam is at least 1 wide, not {beam}")
-    parts = [_search(tree, part_LBV, beam) for part_LBV in _split(tree, log_chances_LBV, beam)]
+    parts = [_search(tree, part_LBV, beam) for part_LBV in _split(tree, log_probs_LBV, beam)]
     columns = ([getattr(part, name) for part in parts] for name in Decoded.__dataclass_fields__)
     return Decoded(*(torch.cat(column) for column in columns))
 
 
-def _split(tree: CodeTree, log_chances_LBV: Tensor, beam: int) -> Iterator[Tensor]:
+def _split(tree: CodeTree, log_probs_LBV: Tensor, beam: int) -> Iterator[Tensor]:
     """Some images at a time, as memory allows."""
-    rows = max(1, _MOST_NUMBERS // (min(beam, len(tree.codes_NL)) * tree.shape.range))
-    for start in range(0, log_chances_LBV.shape[1], rows):
-        yield log_chances_LBV[:, start : start + rows]
+    rows = max(1, _MOST_NUMBERS // (min(beam, len(tree.codes_NL)) * tree.shape.vocab_size))
+    for start in range(0, log_probs_LBV.shape[1], rows):
+        yield log_probs_LBV[:, start : start + rows]
 
 
-def _search(tree: CodeTree, log_chances_LBV: Tensor, beam: int) -> Decoded:
-    """Token after token, keep the prefixes of the largest chances among those that exist."""
-    best_LB = log_chances_LBV.amax(dim=2)
+def _search(tree: CodeTree, log_probs_LBV: Tensor, beam: int) -> Decoded:
+    """Token after token, keep the prefixes of the largest probabilities among those that exist."""
+    best_LB = log_probs_LBV.amax(dim=2)
     num_images, device = best_LB.shape[1], best_LB.device
     score_BK = torch.zeros(num_images, 1, device=device)
     node_BK = torch.zeros(num_images, 1, dtype=torch.long, device=device)
     bound_B = torch.full((num_images,), -torch.inf, device=device)
     for level, children_PV in enumerate(tree.children):
         child_BM = children_PV[node_BK].flatten(1)
-        score_BM = (score_BK[:, :, None] + log_chances_LBV[level][:, None, :]).flatten(1)
+        score_BM = (score_BK[:, :, None] + log_probs_LBV[level][:, None, :]).flatten(1)
         score_BM = score_BM.masked_fill(child_BM == NOBODY, -torch.inf)
         kept = min(beam, score_BM.shape[1])
         top = score_BM.topk(min(kept + 1, score_BM.shape[1]), dim=1)

@@ -37,22 +37,22 @@ class CodeTree:
         """1 where a value of the last token ends somebody's code, else 0; made when it is first needed."""
         return (self.children[-1] != NOBODY).double().T.contiguous()
 
-    def total_log_chance(self, log_chances_LBV: Tensor) -> Tensor:
+    def total_log_prob(self, log_probs_LBV: Tensor) -> Tensor:
         """The logarithm of Σ Π_j p_j(c_j) over all codes that exist, for each image.
 
         Unlike a search this takes time in proportion to their number: one multiplication for each code.
         """
-        rows, images = max(1, _MOST_NUMBERS // len(self.children[-1])), log_chances_LBV.shape[1]
-        parts = [self._total(log_chances_LBV[:, start : start + rows]) for start in range(0, images, rows)]
+        rows, images = max(1, _MOST_NUMBERS // len(self.children[-1])), log_probs_LBV.shape[1]
+        parts = [self._total(log_probs_LBV[:, start : start + rows]) for start in range(0, images, rows)]
         return torch.cat(parts)
 
-    def _total(self, log_chances_LBV: Tensor) -> Tensor:
+    def _total(self, log_probs_LBV: Tensor) -> Tensor:
         """From the leaves up, in 64 bits; each token's largest chance counts as 1 on the way, so nothing vanishes."""
-        peak_LB = log_chances_LBV.amax(dim=2)
-        chances_LBV = (log_chances_LBV - peak_LB[:, :, None]).double().exp()
-        below_BP = chances_LBV[-1] @ self.taken_VP
-        for children_PV, chances_BV in zip(self.children[-2::-1], reversed(chances_LBV[:-1]), strict=True):
-            below_BP = torch.einsum("bpv,bv->bp", _by_parent(below_BP, children_PV), chances_BV)
+        peak_LB = log_probs_LBV.amax(dim=2)
+        probabilities_LBV = (log_probs_LBV - peak_LB[:, :, None]).double().exp()
+        below_BP = probabilities_LBV[-1] @ self.taken_VP
+        for children_PV, probabilities_BV in zip(self.children[-2::-1], reversed(probabilities_LBV[:-1]), strict=True):
+            below_BP = torch.einsum("bpv,bv->bp", _by_parent(below_BP, children_PV), probabilities_BV)
         return below_BP[:, 0].log() + peak_LB.double().sum(dim=0)
 
 
@@ -75,8 +75,8 @@ def number_children(codes_NL: Codes, shape: CodeShape) -> list[NDArray[np.int32]
         prefix_N = packed_N // shape.capacity(level)
         prefix_P = prefix_N[np.flatnonzero(np.diff(prefix_N, prepend=-1))]
         child_P = np.arange(len(prefix_P)) if level < shape.length else _owners(order_N, prefix_P)
-        table_PV = np.full((len(parents_P), shape.range), NOBODY, np.int32)
-        table_PV[np.searchsorted(parents_P, prefix_P // shape.range), prefix_P % shape.range] = child_P
+        table_PV = np.full((len(parents_P), shape.vocab_size), NOBODY, np.int32)
+        table_PV[np.searchsorted(parents_P, prefix_P // shape.vocab_size), prefix_P % shape.vocab_size] = child_P
         tables.append(table_PV)
         parents_P = prefix_P
     return tables

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gif_core.heads import TokenHeads
-from gif_core.recognition.beam_search import search_codes, token_log_chances
+from gif_core.recognition.beam_search import search_codes, token_log_probs
 from gif_core.recognition.code_tree import NOBODY, CodeTree
 from gif_core.tokenization import Codes, CodeShape
 
@@ -34,11 +34,11 @@ class Candidates:
     identities_BK: NDArray[np.int64]
     """NOBODY where there are no more."""
     scores_BK: Floats
-    """What ranks them: z·h, or the logarithm of the code's chance; -inf where there are no more."""
+    """What ranks them: z·h, or the logarithm of the probability of the code; -inf where there are no more."""
 
 
 class Gallery:
-    """The enrolled: people with a code and a code vector, and the heads that read codes from features."""
+    """The enrolled: identities with a code and a code vector, and the heads that read codes from features."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Gallery:
         self.vectors_ND, self.beam, self.reads_codes = vectors_ND, beam, reads_codes
 
     def __len__(self) -> int:
-        """How many people are enrolled."""
+        """How many identities are enrolled."""
         return len(self.vectors_ND)
 
     def find(self, z_BD: Floats, top: int, method: Method = "reranked") -> Candidates:
@@ -76,15 +76,15 @@ class Gallery:
         return ways[method](z_BD, min(top, len(self)))
 
     @torch.inference_mode()
-    def chances(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> NDArray[np.float64]:
+    def probabilities(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> NDArray[np.float64]:
         """How probable each one's code is if it is that of somebody enrolled: Π_j p_j(c_j) / Σ over all their codes.
 
         The tokens are taken as independent, as Eq. 7 learns them.
         """
-        log_chances_LBV = self._log_chances(z_BD)
+        log_probs_LBV = self._log_probs(z_BD)
         codes_BKL = torch.from_numpy(self.tree.codes_NL[np.maximum(identities_BK, 0)].astype(np.int64)).to(self.device)
-        own_LBK = log_chances_LBV.gather(2, codes_BKL.permute(2, 0, 1))
-        log_BK = own_LBK.double().sum(dim=0) - self.tree.total_log_chance(log_chances_LBV)[:, None]
+        own_LBK = log_probs_LBV.gather(2, codes_BKL.permute(2, 0, 1))
+        log_BK = own_LBK.double().sum(dim=0) - self.tree.total_log_prob(log_probs_LBV)[:, None]
         return np.where(identities_BK == NOBODY, 0.0, log_BK.exp().cpu().numpy())
 
     def cosines(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> Floats:
@@ -93,19 +93,19 @@ class Gallery:
         images = max(1, _ROWS_AT_ONCE // identities_BK.shape[1])
         for start in range(0, len(z_BD), images):
             part = slice(start, start + images)
-            people, place_BK = np.unique(identities_BK[part], return_inverse=True)
-            rows_BKD = self._place(self.vectors_ND[people])[place_BK]
+            identities, place_BK = np.unique(identities_BK[part], return_inverse=True)
+            rows_BKD = self._place(self.vectors_ND[identities])[place_BK]
             cosines_BK[part] = np.matmul(rows_BKD, z_BD[part][:, :, None])[:, :, 0]
         return np.where(identities_BK == NOBODY, np.float32(-np.inf), cosines_BK)
 
     @torch.inference_mode()
-    def _log_chances(self, z_BD: Floats) -> Tensor:
-        return token_log_chances(self.heads, torch.from_numpy(z_BD).to(self.device))
+    def _log_probs(self, z_BD: Floats) -> Tensor:
+        return token_log_probs(self.heads, torch.from_numpy(z_BD).to(self.device))
 
     @torch.inference_mode()
     def _decode(self, z_BD: Floats, top: int) -> Candidates:
-        found = search_codes(self.tree, self._log_chances(z_BD), max(self.beam, top))
-        return Candidates(found.identities_BK[:, :top].cpu().numpy(), found.log_chances_BK[:, :top].cpu().numpy())
+        found = search_codes(self.tree, self._log_probs(z_BD), max(self.beam, top))
+        return Candidates(found.identities_BK[:, :top].cpu().numpy(), found.log_probs_BK[:, :top].cpu().numpy())
 
     def _rerank(self, z_BD: Floats, top: int) -> Candidates:
         identities_BK = self._decode(z_BD, min(max(self.beam, top), len(self))).identities_BK

@@ -1,6 +1,6 @@
-"""Images of enrolled people: new ones where the project can draw them, else those that the model was trained on."""
+"""Images of enrolled identities: new ones where the project can draw them, else those that the model was trained on."""
 
-# Shapes: N images in all, B images in a batch, P people.
+# Shapes: N images in all, B images in a batch, P identities.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ class ChosenImages:
     rows_N: Rows
     person_N: Rows
     origin: Literal["new", "training", "held_out"]
-    """`new`: of people who were trained on, but no image that was."""
+    """`new`: of identities who were trained on, but no image that was."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFaces:
-    """Photographs of people whom the project draws: for each the source's seed, the person and the photograph."""
+    """Photographs of identities whom the project draws: for each the source's seed, the person and the photograph."""
 
     places_N3: Rows
 
@@ -45,36 +45,38 @@ class DrawnFaces:
 def choose_enrolled(
     sources: Sequence[Source], identities: pa.Table, faces: Faces, most: int, seed: int
 ) -> ChosenImages:
-    """Up to `most` images of enrolled people, who take turns.
+    """Up to `most` images of enrolled identities, who take turns.
 
-    People of a synthetic source get photographs after the last that the source can have; they are new to the model. If
-    there are no such people, images of the training are taken.
+    Identities of a synthetic source get photographs after the last that the source can have; they are new to the model.
+    If there are no such identities, images of the training are taken.
     """
     rng = np.random.default_rng([seed, ENROLLED])
     drawn = [number for number, source in enumerate(sources) if isinstance(source, SyntheticSource)]
-    people_P = np.flatnonzero(np.isin(identities["source"].to_numpy(), drawn))
-    if not len(people_P):
+    identities_P = np.flatnonzero(np.isin(identities["source"].to_numpy(), drawn))
+    if not len(identities_P):
         rows_N = take_turns(faces.labels_N, most, rng)
         return ChosenImages(faces, rows_N, faces.labels_N[rows_N], "training")
     turn_N = np.arange(most)
-    person_N = rng.permutation(people_P)[turn_N % len(people_P)]
+    person_N = rng.permutation(identities_P)[turn_N % len(identities_P)]
     source_N, labels = identities["source"].to_numpy()[person_N], identities["label"].take(person_N).to_pylist()
     places = [
         (source.seed, int(label.rpartition("-")[2]), source.largest + turn)
-        for source, label, turn in zip(map(sources.__getitem__, source_N), labels, turn_N // len(people_P), strict=True)
+        for source, label, turn in zip(
+            map(sources.__getitem__, source_N), labels, turn_N // len(identities_P), strict=True
+        )
         if isinstance(source, SyntheticSource)
     ]
     return ChosenImages(DrawnFaces(np.array(places)), turn_N, person_N, "new")
 
 
 def choose_unknown(faces: Faces, most: int, seed: int) -> ChosenImages:
-    """Up to `most` images of people who were held out."""
+    """Up to `most` images of identities who were held out."""
     rows_N = take_turns(faces.labels_N, most, np.random.default_rng([seed, UNKNOWN]))
     return ChosenImages(faces, rows_N, faces.labels_N[rows_N], "held_out")
 
 
 def take_turns(labels_N: Rows, most: int, rng: np.random.Generator) -> Rows:
-    """Up to `most` rows: one of everybody, then a second one, and so on; in each turn in random order."""
+    """Up to `most` rows: one of all identities, then a second one, and so on; in each turn in random order."""
     shuffled_N = rng.permutation(len(labels_N))
     by_person_N = shuffled_N[np.argsort(labels_N[shuffled_N], kind="stable")]
     _, starts, counts = np.unique(labels_N[by_person_N], return_index=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""A trained model in use: what turns images into features and finds people, opened from artifacts."""
+"""A trained model in use: what turns images into features and finds identities, opened from artifacts."""
 
 # Shapes: B images, D dimensions.
 
@@ -28,7 +28,7 @@ from schemas.stages import StageName
 def open_gallery(
     artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device, method: Method | None = None
 ) -> Gallery:
-    """The people whom a model was trained on, with their codes and code vectors, to be found by `method` or by any.
+    """The identities whom a model was trained on, with their codes and code vectors, to be found by `method` or by any.
 
     NoTokenHeadsError if the model was trained without them; `exhaustive` needs the code vectors alone.
     """
@@ -79,7 +79,7 @@ def identify_faces(
     Their codes have a chance only where the model reads codes.
     """
     found = gallery.find(z_BD, top, calibration.method)
-    chances_BK = gallery.chances(z_BD, found.identities_BK) if gallery.reads_codes else None
+    probabilities_BK = gallery.probabilities(z_BD, found.identities_BK) if gallery.reads_codes else None
     cosines_BK = gallery.cosines(z_BD, found.identities_BK)
     labels = pq.read_table(identities, columns=["label"])["label"]
     for row, identities_K in enumerate(found.identities_BK.tolist()):
@@ -87,7 +87,7 @@ def identify_faces(
             {
                 "identity_id": identity,
                 "label": labels[identity].as_py(),
-                "chance": None if chances_BK is None else float(chances_BK[row, place]),
+                "probability": None if probabilities_BK is None else float(probabilities_BK[row, place]),
                 "cosine": float(cosines_BK[row, place]),
             }
             for place, identity in enumerate(identities_K)

@@ -5,8 +5,8 @@ comparison_table  Runs side by side as a table of text: a column for each run, a
 head_cost         What a training head holds, computed: its parameters, and the memory of a step against the number o...
 headlines         A run in a few lines of text, from its manifests alone: no file of an artifact is opened
 page              Reporting: all artifacts of a run → one HTML page that needs no network
-plots             The report's figures: plain arrays in, a plotly figure out
-published         Published figures that scores stand beside: of the paper and of its peers, as they are printed
+plots             The report's metrics: plain arrays in, a plotly metric out
+published         Published metrics that scores stand beside: of the paper and of its peers, as they are printed
 scored_runs       Runs side by side: what differs in their settings, scores and cost
 sections/         Sections of the report: what each one reads from the artifacts of a run.
 """

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings, shared_figures
-from gif_core.runtime import duration, figure_name, moment, percent, set_name, thousands
+from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings, shared_metrics
+from gif_core.runtime import duration, metric_name, moment, percent, set_name, thousands
 
 NOTHING: Final = "–"
 MOST_SETTINGS: Final = 30
@@ -57,8 +57,8 @@ def _setting_row(runs: Sequence[ScoredRun], name: str) -> Row:
 
 
 def _score_rows(runs: Sequence[ScoredRun]) -> Iterator[Row]:
-    """The figures of every set. Where it was measured in different ways these stand above, and no figure is best."""
-    for title, names in shared_figures(runs).items():
+    """The metrics of every set. Where it was measured in different ways these stand above, and no metric is best."""
+    for title, names in shared_metrics(runs).items():
         ways = [run.ways.get(title) if run.scores.get(title) else None for run in runs]
         alike = len({way for way in ways if way}) < 2
         if not alike:
@@ -75,15 +75,15 @@ def _write_way(way: Way | None, ways: Sequence[Way | None]) -> str:
     return way.words if alike else f"{way.words}; images {hashlib.sha256(way.basis.encode()).hexdigest()[:6]}"
 
 
-def _score_row(runs: Sequence[ScoredRun], title: str, figure: str, *, alike: bool) -> Row:
-    values = [run.scores.get(title, {}).get(figure) for run in runs]
-    spread = [run.scores.get(title, {}).get(f"{figure}_std") for run in runs]
+def _score_row(runs: Sequence[ScoredRun], title: str, metric: str, *, alike: bool) -> Row:
+    values = [run.scores.get(title, {}).get(metric) for run in runs]
+    spread = [run.scores.get(title, {}).get(f"{metric}_std") for run in runs]
     cells = [
         NOTHING if value is None else percent(value) + (f" ± {percent(std)}" if std is not None else "")
         for value, std in zip(values, spread, strict=True)
     ]
-    best = _best(values, min if figure.startswith("fnir_") else max) if alike else frozenset()
-    return Row(f"{set_name(title)}: {figure_name(figure)}", tuple(cells), best)
+    best = _best(values, min if metric.startswith("fnir_") else max) if alike else frozenset()
+    return Row(f"{set_name(title)}: {metric_name(metric)}", tuple(cells), best)
 
 
 def _cost_rows(runs: Sequence[ScoredRun]) -> tuple[Row, ...]:

@@ -51,9 +51,9 @@ def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim:
 
 def size_of_tokens(config: TrainingConfig, shape: CodeShape, dim: int) -> HeadSize:
     """L times `hidden_layers` of d·d + d, and v·d (Eq. 7), and the map; logits over v values and the negatives."""
-    learned = shape.length * (config.hidden_layers * (dim * dim + dim) + shape.range * dim)
+    learned = shape.length * (config.hidden_layers * (dim * dim + dim) + shape.vocab_size * dim)
     learned += 2 * dim * config.code_map if config.negatives else 0
-    return HeadSize(learned, learned, shape.length * shape.range + config.negatives)
+    return HeadSize(learned, learned, shape.length * shape.vocab_size + config.negatives)
 
 
 def size_of_rows(identities: int, dim: int, sample_rate: float = 1.0) -> HeadSize:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from gif_core.artifacts import Artifact
-from gif_core.runtime import duration, figure_name, percent, set_name, thousands
+from gif_core.runtime import duration, metric_name, percent, set_name, thousands
 from schemas.stages import StageName
 
-Figures = Mapping[str, float | int | str]
+Metrics = Mapping[str, float | int | str]
 
 
 def headline_rows(inputs: Mapping[StageName, Artifact]) -> list[tuple[str, str]]:
@@ -14,23 +14,23 @@ def headline_rows(inputs: Mapping[StageName, Artifact]) -> list[tuple[str, str]]
     faces, codes = inputs["ingestion"].manifest.metrics, inputs["tokenization"].manifest.metrics
     training = inputs["training"].manifest
     lines = [(name, thousands(number)) for name, number in _numbers(faces, ("identities", "images"))]
-    lines += [("code", f"{codes['length']} tokens of {codes['range']} values")]
+    lines += [("code", f"{codes['length']} tokens of {codes['vocab_size']} values")]
     lines += _scores(inputs["evaluation"].manifest.metrics)
     speeds = _numbers(training.metrics, ("images_per_second",))
     lines += [("images per second", thousands(speed)) for _, speed in speeds]
     return [*lines, ("training took", duration(training.seconds))]
 
 
-def _numbers(figures: Figures, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+def _numbers(metrics: Metrics, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
     for name in names:
-        value = figures.get(name)
+        value = metrics.get(name)
         if isinstance(value, float | int):
             yield name, value
 
 
-def _scores(figures: Figures) -> Iterator[tuple[str, str]]:
-    """The model's main figures; those of held-out people have no set before them."""
-    for name, value in figures.items():
-        title, _, figure = ("held_out", "", "accuracy") if name == "model_accuracy" else name.partition("/")
-        if figure and isinstance(value, float):
-            yield f"{set_name(title)}: {figure_name(figure)}", percent(value)
+def _scores(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    """The model's main metrics; those of held-out identities have no set before them."""
+    for name, value in metrics.items():
+        title, _, metric = ("held_out", "", "accuracy") if name == "model_accuracy" else name.partition("/")
+        if metric and isinstance(value, float):
+            yield f"{set_name(title)}: {metric_name(metric)}", percent(value)

@@ -134,7 +134,7 @@ def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacitie
         labels=["Everybody", *(str(prefix[-1]) for prefix in prefixes[1:])],
         parents=["", *(name_node(prefix[:-1]) for prefix in prefixes[1:])],
         values=sizes,
-        customdata=[[name or "everybody", capacity] for name, capacity in zip(ids, capacities, strict=True)],
+        customdata=[[name or "all identities", capacity] for name, capacity in zip(ids, capacities, strict=True)],
         branchvalues="total",
         maxdepth=3,
         sort=False,
@@ -148,13 +148,14 @@ def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacitie
             "cmax": 1,
             "line": {"width": 0.6, "color": "rgba(255,255,255,0.6)"},
         },
-        hovertemplate="%{customdata[0]}: %{value:,} people<br>%{color:.0%} of %{customdata[1]:,} codes<extra></extra>",
+        hovertemplate="%{customdata[0]}: %{value:,} identities<br>%{color:.0%} of %{customdata[1]:,} codes"
+        "<extra></extra>",
     )
     return figure.update_layout(margin={"l": 0, "r": 0, "t": 30, "b": 0}, uniformtext={"minsize": 10, "mode": "hide"})
 
 
 def name_node(prefix: Sequence[int]) -> str:
-    """A node as people write it, 3.17; the root is `all`."""
+    """A node as identities write it, 3.17; the root is `all`."""
     return ".".join(map(str, prefix)) or ROOT
 
 

@@ -1,4 +1,4 @@
-"""Published figures that scores stand beside: of the paper and of its peers, as they are printed."""
+"""Published metrics that scores stand beside: of the paper and of its peers, as they are printed."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 BENCHMARKS: Final = ("LFW", "CFP-FP", "AgeDB", "CALFW", "CPLFW", "IJB-B", "IJB-C")
 """Accuracy of pairs; of the last two TAR at FAR 0.01%."""
 NAMES: Final = {re.sub(r"\W", "", name).lower(): name for name in BENCHMARKS} | {"agedb30": "AgeDB"}
-PEOPLE: Final = {
+NUM_IDENTITIES: Final = {
     "CASIA-WebFace": 10_572,
     "MS1MV2": 85_742,
     "MS1MV3": 93_431,
@@ -34,7 +34,7 @@ class Published:
     percentages: tuple[float | None, ...]
 
     def by_benchmark(self) -> dict[str, float]:
-        """The figures that there are, as shares."""
+        """The metrics that there are, as shares."""
         named = zip(BENCHMARKS, self.percentages, strict=True)
         return {name: value / 100 for name, value in named if value is not None}
 
@@ -78,17 +78,17 @@ FIGURES: Final = (
 )
 """The paper prints CFP-FP of GIF on WebFace4M as 99.36 in one table and as 98.36 in another; AgeDB of its
 ViT-B on WebFace42M stands there as 96.16, which is bold and yet far below its neighbours. insightface does not name
-the loss beside its figures; it is that of its configuration for the set: ArcFace's margin for MS1MV2 and MS1MV3,
+the loss beside its metrics; it is that of its configuration for the set: ArcFace's margin for MS1MV2 and MS1MV3,
 CosFace's for the others."""
 
 
 def benchmark_of(kind: str, title: str) -> str | None:
-    """The benchmark that a set of this kind and name is; a drawn twin or pairs of held-out people are none."""
+    """The public benchmark that a set of this kind and name is; synthetic and held-out sets are none."""
     if kind in ("held_out", "synthetic_bin", "synthetic_ijb"):
         return None
     return NAMES.get(re.sub(r"[\W_]", "", title).lower())
 
 
 def training_set_of(identities: int) -> str | None:
-    """The public training set that has exactly so many people."""
-    return next((name for name, people in PEOPLE.items() if people == identities), None)
+    """The public training set that has exactly so many identities."""
+    return next((name for name, count in NUM_IDENTITIES.items() if count == identities), None)

@@ -26,7 +26,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Way:
-    """How a set was measured: figures that came about in different ways cannot be compared."""
+    """How a set was measured: metrics that came about in different ways cannot be compared."""
 
     words: str
     """Protocol and flags."""
@@ -42,10 +42,10 @@ class ScoredRun:
     settings: Settings
     """Of all stages, by names such as `training.head`."""
     scores: Mapping[str, Mapping[str, float]]
-    """The model's figures by set, and those of each way to identify people."""
+    """The model's metrics by set, and those of each way to identify identities."""
     head_parameters: int | None
     ways: Mapping[str, Way] = field(default_factory=dict)
-    """How the figures of each set came about."""
+    """How the metrics of each set came about."""
 
     @property
     def evaluation(self) -> Manifest:
@@ -64,7 +64,7 @@ def load_run(store: ArtifactStore, key: str) -> ScoredRun:
     lineage = _lineage(store, artifact.manifest)
     if "training" not in lineage:
         raise ArtifactMissingError(f"the model of {artifact.ref} is not in {store.storage.url} any more")
-    scores, ways = _read_figures(artifact)
+    scores, ways = _read_metrics(artifact)
     return ScoredRun(lineage, _collect_settings(lineage), scores, _count_parameters(lineage), ways)
 
 
@@ -85,8 +85,8 @@ def differing_settings(runs: Sequence[ScoredRun]) -> list[str]:
     return [name for name in names if any(run.settings.get(name) != runs[0].settings.get(name) for run in runs)]
 
 
-def shared_figures(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
-    """The headline figures that at least one run has, by set."""
+def shared_metrics(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
+    """The headline metrics that at least one run has, by set."""
     sets = dict.fromkeys(title for run in runs for title in run.scores)
     there = {title: {name for run in runs for name in run.scores.get(title, {})} for title in sets}
     ranked = {title: [name for name in FIGURES if name in names] for title, names in there.items()}
@@ -96,22 +96,22 @@ def shared_figures(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
     return {title: names for title, names in ranked.items() if names}
 
 
-def _read_figures(evaluation: Artifact) -> tuple[dict[str, Mapping[str, float]], dict[str, Way]]:
-    """The figures of every set and of every way to identify people, and how they came about."""
+def _read_metrics(evaluation: Artifact) -> tuple[dict[str, Mapping[str, float]], dict[str, Way]]:
+    """The metrics of every set and of every way to identify identities, and how they came about."""
     manifest, sets = evaluation.manifest, read_scores(evaluation.path(SCORES_FILE))
     given = dict(zip(sets, manifest.settings.get("sets", ()), strict=False))
-    scores = {title: found["subjects"].get("model", {}) for title, found in sets.items()}
+    scores = {title: found["systems"].get("model", {}) for title, found in sets.items()}
     ways = {title: _way(manifest, found, "model", given.get(title)) for title, found in sets.items()}
-    identified = read_identification(evaluation) or {"subjects": {}}
-    for method, figures in identified["subjects"].items():
-        scores[f"{IDENTIFICATION} by {method}"] = figures
+    identified = read_identification(evaluation) or {"systems": {}}
+    for method, metrics in identified["systems"].items():
+        scores[f"{IDENTIFICATION} by {method}"] = metrics
         ways[f"{IDENTIFICATION} by {method}"] = _way(manifest, identified, method, None)
     return scores, ways
 
 
-def _way(evaluation: Manifest, found: Mapping[str, Any], subject: str, given: Any) -> Way:
-    """How a subject was measured on a set that was `given` so; of people of ingestion the faces count too."""
-    words = ", ".join([found["protocol"], *flag_words(flags_of(found, subject))])
+def _way(evaluation: Manifest, found: Mapping[str, Any], system: str, given: Any) -> Way:
+    """How a system was measured on a set that was `given` so; of identities of ingestion the faces count too."""
+    words = ", ".join([found["protocol"], *flag_words(flags_of(found, system))])
     drawn = [evaluation.inputs["ingestion"].key, *(evaluation.settings.get(name) for name in ("pairs", "seed"))]
     return Way(words, json.dumps([given, drawn if found["kind"] in OF_THE_FACES else None], sort_keys=True))
 
@@ -163,7 +163,7 @@ def _count_parameters(lineage: Mapping[StageName, Manifest]) -> int | None:
     codes = lineage["tokenization"].metrics
     try:
         dim = code_dimension(lineage["separation"], lineage["embedding"])
-        shape = CodeShape(int(codes["length"]), int(codes["range"]))
+        shape = CodeShape(int(codes["length"]), int(codes["vocab_size"]))
         config = TrainingConfig.model_validate(known)
         return size_of_head(config, int(codes["identities"]), shape, dim).parameters
     except (KeyError, ValueError):

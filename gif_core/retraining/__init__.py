@@ -1,9 +1,9 @@
 """Retraining: new data, a challenger, and the rule that decides whether it becomes champion.
 
-bootstrap  How far the figures of two models may differ by chance: a paired bootstrap over the people of a set
+bootstrap  How far the metrics of two models may differ by chance: a paired bootstrap over the identities of a set
 champions  Who is champion: an append-only history of decisions, `decisions/<tag>/<number>.json`, and the tag that fo...
 policy     What a retraining has to do: is there anything new, are codes extended or made anew, where does training s...
-promotion  Is the challenger better than the champion? Their figures on the same sets, and the rule that decides
+promotion  Is the challenger better than the champion? Their metrics on the same sets, and the rule that decides
 """
 
 from typing import TYPE_CHECKING

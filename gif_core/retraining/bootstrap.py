@@ -1,11 +1,11 @@
-"""How far the figures of two models may differ by chance: a paired bootstrap over the people of a set.
+"""How far the metrics of two models may differ by chance: a paired bootstrap over the identities of a set.
 
-A replica draws as many people as there are, with replacement. A person drawn k times weighs k; a pair of two people
-weighs the product of theirs (the pigeonhole bootstrap), for pairs that share a person are not independent. Both models
-get the same draws, so that what is hard for both cancels.
+A replica draws as many identities as there are, with replacement. A person drawn k times weighs k; a pair of two
+identities weighs the product of theirs (the pigeonhole bootstrap), for pairs that share a person are not independent.
+Both models get the same draws, so that what is hard for both cancels.
 """
 
-# Shapes: P pairs, U people, Q probes in a gallery, K folds, T thresholds, R replicas.
+# Shapes: P pairs, U identities, Q probes in a gallery, K folds, T thresholds, R replicas.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ DRAWS: Final = 701
 """The second part of the seed of the draws."""
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
-Figure = Callable[[Doubles], float]
-"""From the weight of every person to a figure; NaN when the draw does not give one."""
+Metric = Callable[[Doubles], float]
+"""From the weight of every person to a metric; NaN when the draw does not give one."""
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """The kept pairs of one set and model; `different` counts also the pairs of different people that are not kept."""
+    """The kept pairs of one set and model; `different` also counts the impostor pairs that are not kept."""
 
     pair_P: Rows
     score_P: Doubles
@@ -53,7 +53,7 @@ class Searches:
     rank_Q: Rows
 
 
-def accuracy(given: PairScores, folds: int) -> Figure:
+def accuracy(given: PairScores, folds: int) -> Metric:
     """Accuracy of pairs with the threshold of the other folds, as `verify_distances` has it."""
     bins = len(THRESHOLDS_T) + 1
     fold_P = np.repeat(np.arange(folds), [len(part) for part in np.array_split(np.arange(given.pairs), folds)])
@@ -78,10 +78,10 @@ def accuracy(given: PairScores, folds: int) -> Figure:
     return measure
 
 
-def tar_at_far(given: PairScores, far: float) -> Figure:
+def tar_at_far(given: PairScores, far: float) -> Metric:
     """TAR at the false accept rate nearest to `far`; pairs that are not kept score lower than all that are.
 
-    All points count, also those where the curve goes straight on, which the reported figure leaves out.
+    All points count, also those where the curve goes straight on, which the reported metric leaves out.
     """
     order_P = np.argsort(-given.score_P, kind="stable")
     kept = max(int((~given.same_P).sum()), 1)
@@ -100,7 +100,7 @@ def tar_at_far(given: PairScores, far: float) -> Figure:
     return measure
 
 
-def rank_share(galleries: Sequence[Searches], rank: int) -> Figure:
+def rank_share(galleries: Sequence[Searches], rank: int) -> Metric:
     """Share of all probes whose person is among the first `rank` of a gallery."""
 
     def measure(weight_U: Doubles) -> float:
@@ -114,7 +114,7 @@ def rank_share(galleries: Sequence[Searches], rank: int) -> Figure:
     return measure
 
 
-def tpir_at_fpir(galleries: Sequence[Searches], fpir: float) -> Figure:
+def tpir_at_fpir(galleries: Sequence[Searches], fpir: float) -> Metric:
     """TPIR where the share `fpir` of the probes that are not enrolled pass for somebody; mean over the galleries."""
     return lambda weight_U: float(np.mean([_tpir(each, weight_U[each.person_Q], fpir) for each in galleries]))
 
@@ -132,10 +132,12 @@ def _tpir(given: Searches, weight_Q: Doubles, fpir: float) -> float:
 
 
 def interval_of_difference(
-    champion: Figure, challenger: Figure, people: int, *, replicas: int, confidence: float, seed: int
+    champion: Metric, challenger: Metric, identities: int, *, replicas: int, confidence: float, seed: int
 ) -> tuple[float, float]:
     """The middle `confidence` of challenger minus champion over the replicas: what chance explains (percentiles)."""
-    difference_R = np.array([challenger(weight_U) - champion(weight_U) for weight_U in draw(people, replicas, seed)])
+    difference_R = np.array(
+        [challenger(weight_U) - champion(weight_U) for weight_U in draw(identities, replicas, seed)]
+    )
     there_R = difference_R[np.isfinite(difference_R)]
     if not len(there_R):
         return -np.inf, np.inf
@@ -143,8 +145,8 @@ def interval_of_difference(
     return float(low), float(high)
 
 
-def draw(people: int, replicas: int, seed: int) -> Iterator[Doubles]:
+def draw(identities: int, replicas: int, seed: int) -> Iterator[Doubles]:
     """How often each person is drawn; a function of the seed and the replica."""
     rng = np.random.default_rng([seed, DRAWS])
     for _ in range(replicas):
-        yield np.bincount(rng.integers(people, size=people), minlength=people).astype(float)
+        yield np.bincount(rng.integers(identities, size=identities), minlength=identities).astype(float)

@@ -16,7 +16,7 @@ from schemas.run import LINKS, RunConfig
 from schemas.stages import VERSIONS, StageName
 
 LEAST_DISTANCE: Final = "min_distance"
-"""The figure of separation that counts."""
+"""The metric of separation that counts."""
 BUILT: Final = ("backbone", "head", "hidden_layers", "negatives", "code_map")
 """Settings of training that say how large the weights are."""
 BEFORE_CODES: Final[tuple[StageName, ...]] = ("embedding", "separation", "tokenization")
@@ -64,21 +64,21 @@ def choose_codes(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Artifact, policy: CodesPolicy
 ) -> CodesChoice:
     """Extend the champion's codes, or make codes anew, as far as that can be told before the vectors are placed."""
-    people = pq.read_metadata(faces.path("identities.parquet")).num_rows
+    identities = pq.read_metadata(faces.path("identities.parquet")).num_rows
     table = champion.tokenization.manifest.metrics
-    known, capacity = int(table["identities"]), int(table["range"]) ** int(table["length"])
-    about = {"people": people, "new_people": people - known, "occupancy": people / capacity}
+    known, capacity = int(table["identities"]), int(table["vocab_size"]) ** int(table["length"])
+    about = {"identities": identities, "new_identities": identities - known, "occupancy": identities / capacity}
     changed = _changed_before_codes(store, config, champion)
     if policy.prefer == "rebuild":
         because = "the policy is to make codes anew"
     elif changed:
         because = f"settings have changed: {', '.join(changed)}"
     elif not _are_more(champion, faces):
-        about, because = {"people": people}, "they are not the champion's people and some more"
-    elif people > policy.fullest * capacity:
-        because = f"{people:,} of {capacity:,} codes would be taken, more than {policy.fullest:.0%}"
+        about, because = {"identities": identities}, "they are not the champion's identities and some more"
+    elif identities > policy.fullest * capacity:
+        because = f"{identities:,} of {capacity:,} codes would be taken, more than {policy.fullest:.0%}"
     else:
-        because = f"{people:,} of {capacity:,} codes would be taken, at most {policy.fullest:.0%}"
+        because = f"{identities:,} of {capacity:,} codes would be taken, at most {policy.fullest:.0%}"
         return CodesChoice(action="extend", because=because, **about)
     return CodesChoice(action="rebuild", because=because, **about)
 
@@ -86,14 +86,14 @@ def choose_codes(
 def check_separation(
     store: ArtifactStore, choice: CodesChoice, champion: Champion, extended: Artifact, policy: CodesPolicy
 ) -> CodesChoice:
-    """Whether code vectors are still far enough apart now that new people are among them."""
+    """Whether code vectors are still far enough apart now that new identities are among them."""
     before = _least_distance(_last_rebuilt(store, champion.separation))
     now = _least_distance(extended)
-    figures = {"separation": now, "separation_before": before}
+    metrics = {"separation": now, "separation_before": before}
     if before is None or now is None or now >= policy.least_separation * before:
-        return choice.model_copy(update=figures)
+        return choice.model_copy(update=metrics)
     because = f"the least distance would be {now:.3f}, below {policy.least_separation:.0%} of {before:.3f}"
-    return choice.model_copy(update={**figures, "action": "rebuild", "because": because})
+    return choice.model_copy(update={**metrics, "action": "rebuild", "because": because})
 
 
 def challenger_config(
@@ -132,9 +132,9 @@ def _fits(config: RunConfig, champion: Champion) -> bool:
 
 
 def _are_more(champion: Champion, faces: Artifact) -> bool:
-    codes, people = champion.tokenization.path(PARQUET_FILE), faces.path("identities.parquet")
+    codes, identities = champion.tokenization.path(PARQUET_FILE), faces.path("identities.parquet")
     try:
-        check_identities(codes, people, more=True)
+        check_identities(codes, identities, more=True)
     except GifError:
         return False
     return True
@@ -169,7 +169,7 @@ def _manifest_of(store: ArtifactStore, champion: Champion, stage: StageName) -> 
 
 
 def _last_rebuilt(store: ArtifactStore, separation: Artifact) -> Artifact:
-    """The separation in which everybody moved, from which this one was extended."""
+    """The separation in which all identities moved, from which this one was extended."""
     while key := separation.manifest.settings.get("extends"):
         try:
             separation = store.open(store.ref("separation", key))

@@ -1,4 +1,4 @@
-"""Is the challenger better than the champion? Their figures on the same sets, and the rule that decides."""
+"""Is the challenger better than the champion? Their metrics on the same sets, and the rule that decides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,8 +12,8 @@ from gif_core.artifacts import Artifact
 from gif_core.evaluation import PAIRS_FILE, SEARCHES_FILE
 from gif_core.protocols import SCORES_FILE, read_scores
 from gif_core.retraining import bootstrap
-from gif_core.retraining.bootstrap import Figure, PairScores, Searches
-from gif_core.runtime import figure_name, set_name
+from gif_core.retraining.bootstrap import Metric, PairScores, Searches
+from gif_core.runtime import metric_name, set_name
 from schemas.errors import GifError
 from schemas.retraining import Compared, PromotionPolicy
 
@@ -26,7 +26,7 @@ class NotComparableError(GifError, ValueError):
 
 
 def compare(champion: Artifact, challenger: Artifact, policy: PromotionPolicy) -> tuple[Compared, ...]:
-    """The figures of two evaluations on the same sets, with the bootstrap interval of each difference."""
+    """The metrics of two evaluations on the same sets, with the bootstrap interval of each difference."""
     one, other = _Evaluation(champion), _Evaluation(challenger)
     for name in ("settings", "ingestion"):
         if getattr(one, name) != getattr(other, name):
@@ -34,18 +34,21 @@ def compare(champion: Artifact, challenger: Artifact, policy: PromotionPolicy) -
     return tuple(row for title in other.sets for row in _compare_set(one, other, title, policy))
 
 
-def judge(figures: Sequence[Compared]) -> tuple[bool, str]:
+def judge(metrics: Sequence[Compared]) -> tuple[bool, str]:
     """Whether the challenger is promoted, and why: nothing worse than chance explains, and something better."""
-    if not figures:
-        return False, "nothing could be compared: no set has a figure that both models have and people enough for it"
-    worse = [row for row in figures if row.verdict == "worse"]
+    if not metrics:
+        return (
+            False,
+            "nothing could be compared: no set has a metric that both models have and identities enough for it",
+        )
+    worse = [row for row in metrics if row.verdict == "worse"]
     if worse:
         return False, f"{'; '.join(map(describe, worse))}: below by more than chance explains"
-    better = [row for row in figures if row.verdict == "better"]
+    better = [row for row in metrics if row.verdict == "better"]
     if better:
         return True, f"{'; '.join(map(describe, better))}: above by more than chance explains, and nothing is below"
-    nearest = max(figures, key=lambda row: row.challenger - row.champion)
-    return False, f"no figure is above by more than chance explains; the most is {describe(nearest)}"
+    nearest = max(metrics, key=lambda row: row.challenger - row.champion)
+    return False, f"no metric is above by more than chance explains; the most is {describe(nearest)}"
 
 
 def describe(row: Compared) -> str:
@@ -53,7 +56,7 @@ def describe(row: Compared) -> str:
     gain = f"{100 * (row.challenger - row.champion):+.2f} points"
     values = f"{row.champion:.2%} → {row.challenger:.2%}"
     interval = f"interval {100 * row.low:+.2f} … {100 * row.high:+.2f}"
-    return f"{set_name(row.set)}: {figure_name(row.figure)} {gain} ({values}, {interval})"
+    return f"{set_name(row.set)}: {metric_name(row.metric)} {gain} ({values}, {interval})"
 
 
 class _Evaluation:
@@ -67,30 +70,30 @@ class _Evaluation:
         self.pairs = pq.read_table(artifact.path(PAIRS_FILE))
         self.searches = pq.read_table(artifact.path(SEARCHES_FILE))
 
-    def figures(self, title: str) -> Mapping[str, float]:
-        found: Mapping[str, float] = self.sets.get(title, {}).get("subjects", {}).get("model", {})
+    def metrics(self, title: str) -> Mapping[str, float]:
+        found: Mapping[str, float] = self.sets.get(title, {}).get("systems", {}).get("model", {})
         return found
 
 
 def _compare_set(
     champion: _Evaluation, challenger: _Evaluation, title: str, policy: PromotionPolicy
 ) -> Iterator[Compared]:
-    names = [name for name in policy.figures if name in champion.figures(title) and name in challenger.figures(title)]
+    names = [name for name in policy.metrics if name in champion.metrics(title) and name in challenger.metrics(title)]
     one, other = (_Measures(each, title) for each in (champion, challenger))
     for name in names:
         found = one.find(name), other.find(name)
         if found[0] is None or found[1] is None:
             continue
-        people = max(one.people(name), other.people(name))
+        identities = max(one.identities(name), other.identities(name))
         given = {"replicas": policy.replicas, "confidence": policy.confidence, "seed": policy.seed}
-        low, high = bootstrap.interval_of_difference(*found, people, **given)  # type: ignore[arg-type]
+        low, high = bootstrap.interval_of_difference(*found, identities, **given)  # type: ignore[arg-type]
         if np.isfinite([low, high]).all():
-            values = champion.figures(title)[name], challenger.figures(title)[name]
-            yield Compared(set=title, figure=name, champion=values[0], challenger=values[1], low=low, high=high)
+            values = champion.metrics(title)[name], challenger.metrics(title)[name]
+            yield Compared(set=title, metric=name, champion=values[0], challenger=values[1], low=low, high=high)
 
 
 class _Measures:
-    """The figures of a set as functions of the people's weights."""
+    """The metrics of a set as functions of the identities' weights."""
 
     def __init__(self, evaluation: _Evaluation, title: str) -> None:
         about = evaluation.sets[title]
@@ -98,17 +101,17 @@ class _Measures:
         searches = evaluation.searches.filter(pc.equal(evaluation.searches["set"], title))
         self.folds = int(about["flags"].get("folds", 0))
         self.pairs = _read_pairs(pairs, about) if len(pairs) else None
-        self.galleries, self.probed_people = _read_searches(searches)
+        self.galleries, self.probed_identities = _read_searches(searches)
 
-    def people(self, name: str) -> int:
+    def identities(self, name: str) -> int:
         """How many there are to draw from."""
         if name.startswith(("accuracy", "tar_")):
             assert self.pairs is not None
             return int(max(self.pairs.left_P.max(), self.pairs.right_P.max())) + 1
-        return self.probed_people
+        return self.probed_identities
 
-    def find(self, name: str) -> Figure | None:
-        """The figure of that name, where the set is large enough to have one."""
+    def find(self, name: str) -> Metric | None:
+        """The metric of that name, where the set is large enough to have one."""
         kind, _, rate = name.rpartition("_")
         if name == "accuracy" and self.pairs and self.folds:
             return bootstrap.accuracy(self.pairs, self.folds)
@@ -123,14 +126,14 @@ class _Measures:
 
 
 def _read_pairs(table: pa.Table, about: Mapping[str, Any]) -> PairScores:
-    """The kept pairs; people have the numbers that the set gives them, the same for every model."""
+    """The kept pairs; identities have the numbers that the set gives them, the same for every model."""
     pair_P, score_P, same_P = (table[name].to_numpy() for name in ("pair", "score", "same"))
     left_P, right_P = (table[name].to_numpy() for name in ("left_person", "right_person"))
     return PairScores(pair_P, score_P, same_P, left_P, right_P, about["pairs"], about["pairs"] - about["same"])
 
 
 def _read_searches(table: pa.Table) -> tuple[list[Searches], int]:
-    """The probes of each gallery; people are numbered through all of them."""
+    """The probes of each gallery; identities are numbered through all of them."""
     known, person_Q = np.unique(table["person"].to_numpy(), return_inverse=True)
     gallery_Q = table["gallery"].to_numpy(zero_copy_only=False)
     columns = [table[name].to_numpy() for name in ("enrolled", "own", "other", "rank")]

@@ -1,7 +1,7 @@
 """Runtime: what every package may use of the machine: devices, processes, memory, logs, mapped matrices.
 
 devices        The device is chosen once, at the edge; the core follows its input
-formatting     Numbers and dates as people read them
+formatting     Numbers and dates as identities read them
 interrupts     Ctrl-C and terminations that must not come in the middle of something
 lazy           Lazy public faces: a package names what it offers, and a file behind it is imported when something of ...
 logs           Log lines that say which run, stage and artifact they are about
@@ -41,13 +41,13 @@ __all__ = [
     "end_family",
     "end_with_parent",
     "expect_scattered",
-    "figure_name",
     "flag_words",
     "join_processes",
     "leave_processes",
     "lines_about",
     "map_matrix",
     "map_tensor",
+    "metric_name",
     "moment",
     "own_device",
     "own_range",
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from gif_core.runtime.formatting import (
         decimal,
         duration,
-        figure_name,
         flag_words,
+        metric_name,
         moment,
         parse_size,
         percent,

@@ -1,4 +1,4 @@
-"""Numbers and dates as people read them."""
+"""Numbers and dates as identities read them."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def size(num_bytes: float) -> str:
 
 
 def parse_size(text: str, name: str) -> int:
-    """Bytes of a size as people write it, such as `50 GB`; `name` is what it was given for."""
+    """Bytes of a size as identities write it, such as `50 GB`; `name` is what it was given for."""
     given = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?\s*", text)
     if not given:
         raise ValueError(f"{name} is a size such as 50GB, 800 MB or a number of bytes, not {text!r}")
@@ -60,8 +60,8 @@ def plain_name(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def figure_name(name: str) -> str:
-    """A figure as people write it: `tar_at_far_0.0001` becomes `TAR at FAR 0.01%`."""
+def metric_name(name: str) -> str:
+    """A metric as identities write it: `tar_at_far_0.0001` becomes `TAR at FAR 0.01%`."""
     for rate in ("tar_at_far", "tpir_at_fpir", "fnir_at_fpir"):
         if name.startswith(f"{rate}_"):
             what, at = rate.upper().split("_AT_")
@@ -81,5 +81,5 @@ def flag_words(flags: Mapping[str, object]) -> list[str]:
 
 
 def set_name(title: str) -> str:
-    """An evaluation set as results call it; that of the people kept aside in words."""
+    """An evaluation set as results call it; that of the identities kept aside in words."""
     return plain_name(title) if title == "held_out" else title

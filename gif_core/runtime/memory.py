@@ -17,7 +17,7 @@ class MemoryWatch:
     """
 
     def __init__(self, seconds: float = 0.5) -> None:
-        """Look every `seconds`."""
+        """Validation every `seconds`."""
         self.peak: int | None = None
         self._seconds, self._closing = seconds, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True, name="gif-memory")
@@ -31,7 +31,7 @@ class MemoryWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Look once more and stop."""
+        """Validation once more and stop."""
         self._closing.set()
         if self._thread.ident:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Checkpoints of a separation: the vectors in a safetensors file, the figures so far in a JSON that names it."""
+"""Checkpoints of a separation: the vectors in a safetensors file, the metrics so far in a JSON that names it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
 
     def load(self, rows: Rows) -> list[dict[str, Any]]:
-        """Bring the rows to where the run was, and give the figures of its epochs; none when there is no state."""
+        """Bring the rows to where the run was, and give the metrics of its epochs; none when there is no state."""
         try:
             state = json.loads((self.folder / STATE).read_text())
         except FileNotFoundError:

@@ -40,7 +40,7 @@ _ORDER, _LOSS_SAMPLE = 0, 3
 
 @dataclass(frozen=True)
 class SeparationStep:
-    """The figures after an epoch; epoch 0 is the start."""
+    """The metrics after an epoch; epoch 0 is the start."""
 
     epoch: int
     epochs: int
@@ -64,7 +64,7 @@ class Measures:
         self.start = Neighbourhoods(rows, seed=seed)
 
     def step(self, rows: Rows, epoch: int) -> SeparationStep:
-        """The figures of an epoch."""
+        """The metrics of an epoch."""
         config = self.config
         loss = self._loss(rows)
         gap = loss - self.limit
@@ -74,7 +74,7 @@ class Measures:
         return SeparationStep(epoch, config.epochs, loss, gap, mean_cosine(rows), neighbours, ranks)
 
     def _loss(self, rows: Rows) -> float:
-        """Of everybody; when most stay where they are, of those who move against everybody."""
+        """Of all identities; when most stay where they are, of those who move against all identities."""
         if rows.total == 1:
             return self.limit
         if self.moving_B is not None and len(self.moving_B):
@@ -98,7 +98,8 @@ def separate(
 ) -> Iterator[SeparationStep]:
     """Minimise Eq. 6 over the batches of every epoch; the unit vectors in `rows` are moved in place.
 
-    The first `fixed` of them stay, and the figures are those of the others against everybody: so people are added.
+    The first `fixed` of them stay, and the metrics are those of the others against all identities: so identities are
+    added.
 
     Only the batch moves; the rows it is held against stay ("a subset of H at every iteration"). With checkpoints of
     an interrupted run, its steps are given again and it goes on after the last. A single vector has no pair: it stays.
@@ -106,7 +107,7 @@ def separate(
     measures = Measures(rows, config, seed=seed, fixed=fixed)
     neighbours = _pulled(rows, config)
     done = checkpoints.load(rows) if checkpoints else []
-    steps = [SeparationStep(**figures) for figures in done] or [measures.step(rows, 0)]
+    steps = [SeparationStep(**metrics) for metrics in done] or [measures.step(rows, 0)]
     yield from steps
     while rows.total > max(fixed, 1) and not measures.is_last(steps[-1]):
         before = rows.local.clone() if config.least_kept else None
@@ -145,7 +146,7 @@ def _run_epoch(
     epoch: int,
     fixed: int,
 ) -> None:
-    """The closed form first, if it is wanted and everybody may move; then passes over all batches in random order."""
+    """The closed form first, if it is configured and no row is fixed; then passes over all batches in random order."""
     if epoch == 1 and not fixed and config.start_gap is not None and config.recipe != "literal":
         equalise(rows, measures.sample_B, temperature=config.temperature, gap=config.start_gap)
         return

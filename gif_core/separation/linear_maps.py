@@ -40,7 +40,7 @@ def fit_map(vectors_NE: Floats, code_vectors_ND: Floats) -> NDArray[np.float64]:
 
 
 def place(vectors_ME: Floats, map_ED: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Unit rows where the map puts new people."""
+    """Unit rows where the map puts new identities."""
     placed_MD = _with_constant(vectors_ME) @ map_ED
     length_M1 = np.linalg.norm(placed_MD, axis=1, keepdims=True)
     if len(length_M1) and not length_M1.all():

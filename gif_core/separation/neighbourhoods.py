@@ -14,7 +14,7 @@ from gif_core.runtime import Rows
 
 NEIGHBOURS: Final = 10
 NEIGHBOUR_ROWS: Final = 2000
-"""The neighbourhood kept is measured on so many rows, against everybody."""
+"""The neighbourhood kept is measured on so many rows, against all identities."""
 RANKED_PAIRS: Final = 10_000
 """Pairs whose similarities are ranked."""
 SEARCH_CHUNK: Final = 4096
@@ -103,7 +103,7 @@ def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGH
 
 
 def sample(population: int, size: int, seeds: list[int]) -> Tensor:
-    """Sorted indices of a fixed random sample, or of everybody when there are no more."""
+    """Sorted indices of a fixed random sample, or of all identities when there are no more."""
     chosen_B = np.random.default_rng(seeds).choice(population, min(size, population), replace=False)
     return torch.from_numpy(np.sort(chosen_B))
 

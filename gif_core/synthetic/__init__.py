@@ -3,14 +3,12 @@
 adornments  What a face wears and bears: beard, glasses, moles and freckles
 attributes  Who a synthetic person is: continuous attributes, the words they read as, and how often they are seen
 canvas      A canvas that sees points of a head in three dimensions and paints them smoothly
-captions    What people would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it with
-colours     The palettes a face is painted with, and how colours mix (RGB, 0 to 255)
-drawing     A photograph of a synthetic person: the face drawn large, lit, shrunk and degraded
-features    The features of a face: eyes, brows, nose, mouth and the lines of age
-head        The head: neck, ears, face outline and hair
-landmarks   Where the eyes, the nose and the corners of the mouth of a drawn face are
-nuisance    What a photograph adds to a face: backdrop, occlusion, light, blur and noise
-shot        What changes between two photographs of one person, drawn at random for each
+captions    What identities would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it
+with colours     The palettes a face is painted with, and how colours mix (RGB, 0 to 255) drawing     A photograph of a
+synthetic person: the face drawn large, lit, shrunk and degraded features    The features of a face: eyes, brows, nose,
+mouth and the lines of age head        The head: neck, ears, face outline and hair landmarks   Where the eyes, the nose
+and the corners of the mouth of a drawn face are nuisance    What a photograph adds to a face: backdrop, occlusion,
+light, blur and noise shot        What changes between two photographs of one person, drawn at random for each
 """
 
 from typing import TYPE_CHECKING

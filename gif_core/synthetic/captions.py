@@ -1,4 +1,4 @@
-"""What people would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it with."""
+"""What identities would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it with."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -7,7 +7,7 @@ codes                Identity codes: their shape (length l, vocab size v), their
 extension            Extension: free codes for new identities, near their neighbours; codes that are given never change
 hierarchical_kmeans  Tokenization: code vectors to identity codes by capacity-bounded hierarchical k-means (Algorithm 1)
 kmeans               Spherical k-means, plain and with a capacity for each cluster: one split of Algorithm 1
-new_identities       People who come after a code table was made: their vectors and names, read from a file
+new_identities       Identities who come after a code table was made: their vectors and names, read from a file
 prefix_sums          Sums and means of code vectors by the prefix of their code, or by any label, over vectors that m...
 quality              How good a code table is: how full it is, what the capacity bound costs, and how much structure ...
 token_alignment      Aligned tokens: one value of a token means a similar direction below every parent
@@ -26,7 +26,7 @@ __all__ = [
     "Codes",
     "Vectors",
     "align_tokens",
-    "append_people",
+    "append_identities",
     "assign_bounded",
     "bounded_kmeans",
     "check_codes",
@@ -38,7 +38,7 @@ __all__ = [
     "mean_cosines",
     "pack_codes",
     "read_codes",
-    "read_new_people",
+    "read_new_identities",
     "read_shape",
     "read_vectors",
     "spherical_kmeans",
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from gif_core.tokenization.extension import extend
     from gif_core.tokenization.hierarchical_kmeans import tokenize
     from gif_core.tokenization.kmeans import assign_bounded, bounded_kmeans, spherical_kmeans
-    from gif_core.tokenization.new_identities import append_people, read_new_people, read_vectors
+    from gif_core.tokenization.new_identities import append_identities, read_new_identities, read_vectors
     from gif_core.tokenization.prefix_sums import mean_cosines, sum_by_prefix
     from gif_core.tokenization.quality import QUALITY_FILE, code_quality
     from gif_core.tokenization.token_alignment import align_tokens

@@ -24,7 +24,7 @@ _MANY_MOVES, _STALLED = 16, 1e-7
 def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
     """Give each row its best cluster with no cluster above `capacity` (the bound below Eq. 6).
 
-    Maximises the summed similarity: prices (the dual) settle nearly everybody, the cheapest chains of moves
+    Maximises the summed similarity: prices (the dual) settle nearly all identities, the cheapest chains of moves
     settle the rest. The result is the optimum, but for rows that are nearly the same and move together.
     """
     num_rows, num_clusters = similarity_NK.shape

@@ -43,7 +43,7 @@ class CodeIndex:
         if codes_ML.ndim != 2 or codes_ML.shape[1] != self.shape.length:
             raise ValueError(f"a code has {self.shape.length} tokens; these are of shape {codes_ML.shape}")
         # A token outside the range would be packed into the number of some other code.
-        valid_M = ((codes_ML >= 0) & (codes_ML < self.shape.range)).all(axis=1)
+        valid_M = ((codes_ML >= 0) & (codes_ML < self.shape.vocab_size)).all(axis=1)
         packed_M = np.where(valid_M, pack_codes(codes_ML, self.shape), 0)
         return np.where(valid_M, self._find(packed_M), UNKNOWN)
 

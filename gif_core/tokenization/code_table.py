@@ -34,7 +34,7 @@ def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities
     meta = {
         "format_version": FORMAT_VERSION,
         "length": shape.length,
-        "range": shape.range,
+        "vocab_size": shape.vocab_size,
         "identities": len(codes_NL),
     }
     tables = {
@@ -56,7 +56,7 @@ def read_codes(path: Path) -> tuple[Codes, CodeShape]:
         codes: pa.Table = connection.sql("SELECT code FROM codes ORDER BY identity_id").to_arrow_table()
     if meta.get("format_version") != str(FORMAT_VERSION):
         raise ValueError(f"{path} has format {meta.get('format_version')}, this reads {FORMAT_VERSION}")
-    shape = CodeShape(int(meta["length"]), int(meta["range"]))
+    shape = CodeShape(int(meta["length"]), int(meta["vocab_size"]))
     tokens = codes["code"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
     if len(codes) != int(meta["identities"]) or len(tokens) != len(codes) * shape.length:
         raise ValueError(f"{path} has {len(codes)} codes, {len(tokens)} tokens; its meta says {meta}")
@@ -67,13 +67,13 @@ def read_shape(path: Path) -> CodeShape:
     """Length and range of the codes in a `codes.duckdb`."""
     with duckdb.connect(path, read_only=True) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-    return CodeShape(int(meta["length"]), int(meta["range"]))
+    return CodeShape(int(meta["length"]), int(meta["vocab_size"]))
 
 
 def check_identities(codes: Path, identities: Path, *, more: bool = False) -> None:
-    """Refuse codes of other people than these: row i of `codes.parquet` must be identity i of `identities.parquet`.
+    """Refuse codes of other identities than these: row i of `codes.parquet` must be identity i of `identities.parquet`.
 
-    With `more` there may be people after those who have codes.
+    With `more` there may be identities after those who have codes.
     """
     has, wanted = (pq.read_table(path, columns=["identity_id", "label"]) for path in (codes, identities))
     wanted = wanted.slice(0, len(has)) if more else wanted
@@ -82,7 +82,9 @@ def check_identities(codes: Path, identities: Path, *, more: bool = False) -> No
     differ = pc.or_(*(pc.not_equal(has[name], wanted[name].cast(has[name].type)) for name in has.column_names))
     if (row := pc.index(differ, True).as_py()) >= 0:
         known, given = (f"{table['identity_id'][row]} ({table['label'][row]})" for table in (has, wanted))
-        raise GifError(f"the codes are those of other people: identity {known} where the faces have {given}: {REMEDY}")
+        raise GifError(
+            f"the codes are those of other identities: identity {known} where the faces have {given}: {REMEDY}"
+        )
 
 
 def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:
@@ -117,7 +119,7 @@ def _nodes_table(packed_N: npt.NDArray[np.int64], shape: CodeShape) -> pa.Table:
     levels = []
     for level in range(shape.length):
         prefix_P, size_P = _count_runs(packed_N // shape.capacity(level))
-        prefix_PL = unpack_codes(prefix_P, CodeShape(level, shape.range))
+        prefix_PL = unpack_codes(prefix_P, CodeShape(level, shape.vocab_size))
         count = len(prefix_P)
         parents = _as_lists(prefix_PL[:, :-1]) if level else pa.nulls(count, pa.list_(pa.int32()))
         levels.append(

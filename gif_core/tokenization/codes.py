@@ -20,14 +20,14 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CodeShape:
-    """A code has `length` tokens (l), each in [0, range - 1] (v)."""
+    """A code has `length` tokens (l), each in [0, vocab_size - 1] (v)."""
 
     length: int
-    range: int
+    vocab_size: int
 
     def capacity(self, level: int) -> int:
         """How many identities may share their first `level` tokens: v^(l - level)."""
-        return int(self.range ** (self.length - level))
+        return int(self.vocab_size ** (self.length - level))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Prefixes:
 
 
 def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
-    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `largest_range`.
+    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `max_vocab_size`.
 
     A scalar code has l=1 and v=m.
 
@@ -54,23 +54,25 @@ def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
         raise ValueError(f"{num_identities} identities cannot have codes")
     length = config.length or 1
     chosen_here = config.length is None and config.mode != "scalar"
-    while chosen_here and config.largest_range**length < num_identities:
+    while chosen_here and config.max_vocab_size**length < num_identities:
         length += 1
     shape = CodeShape(length, _ceil_root(num_identities, length))
     if shape.capacity(0) >= 2**63:
-        raise ValueError(f"codes of length={length} and range={shape.range} do not fit 63 bits: shorten them")
+        raise ValueError(f"codes of length={length} and vocab_size={shape.vocab_size} do not fit 63 bits: shorten them")
     return shape
 
 
 def draw_codes(num_identities: int, shape: CodeShape, *, seed: int) -> Codes:
     """Atomic codes: as many different ones of all v^l, drawn at random. With l=1 the scalar label of each identity."""
     if not 1 <= num_identities <= shape.capacity(0):
-        raise ValueError(f"{num_identities} identities do not fit codes of length={shape.length} range={shape.range}")
+        raise ValueError(
+            f"{num_identities} identities do not fit codes of length={shape.length} vocab_size={shape.vocab_size}"
+        )
     if shape.length == 1:
         return np.arange(num_identities, dtype=np.int32).reshape(-1, 1)
     number_N = np.random.default_rng(seed).choice(shape.capacity(0), num_identities, replace=False)
     capacity_L = np.array([shape.capacity(level + 1) for level in range(shape.length)])
-    codes_NL: Codes = (number_N[:, None] // capacity_L % shape.range).astype(np.int32)
+    codes_NL: Codes = (number_N[:, None] // capacity_L % shape.vocab_size).astype(np.int32)
     return codes_NL
 
 
@@ -78,11 +80,11 @@ def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
     """Raise `ValueError` naming the first token out of range, prefix above its capacity, or shared code."""
     if codes_NL.ndim != 2 or codes_NL.shape[1] != shape.length or not np.issubdtype(codes_NL.dtype, np.integer):
         raise ValueError(f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}")
-    outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.range))
+    outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.vocab_size))
     if len(outside):
         row, place = outside[0]
         raise ValueError(
-            f"token {place + 1} of identity {row} is {codes_NL[row, place]}, outside [0, {shape.range - 1}]"
+            f"token {place + 1} of identity {row} is {codes_NL[row, place]}, outside [0, {shape.vocab_size - 1}]"
         )
     for prefixes in walk_prefixes(codes_NL, shape):
         capacity = shape.capacity(prefixes.level)
@@ -99,7 +101,7 @@ def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterat
     """The nodes of the code tree, level 0 (the root) to l (the codes themselves)."""
     node_N = np.zeros(len(codes_NL), dtype=np.int64)
     for level in range(shape.length + 1):
-        key_N = node_N * shape.range + codes_NL[:, level - 1] if level else node_N
+        key_N = node_N * shape.vocab_size + codes_NL[:, level - 1] if level else node_N
         _, first_P, node_N, size_P = np.unique(key_N, return_index=True, return_inverse=True, return_counts=True)
         yield Prefixes(level, node_N, first_P, size_P)
 
@@ -118,7 +120,7 @@ def pack_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Integers:
     """The number of each code among all v^l in lexicographic order: c1·v^(l-1) + … + cl; also of prefixes."""
     packed_N = np.zeros(len(codes_NL), dtype=np.int64)
     for token_N in codes_NL.T:
-        packed_N *= shape.range
+        packed_N *= shape.vocab_size
         packed_N += token_N
     return packed_N
 
@@ -127,5 +129,5 @@ def unpack_codes(packed_N: Integers, shape: CodeShape) -> Codes:
     """The codes that have these numbers."""
     codes_NL = np.empty((len(packed_N), shape.length), dtype=np.int32)
     for place in reversed(range(shape.length)):
-        packed_N, codes_NL[:, place] = np.divmod(packed_N, shape.range)
+        packed_N, codes_NL[:, place] = np.divmod(packed_N, shape.vocab_size)
     return codes_NL

@@ -44,7 +44,7 @@ def extend(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD
     """
     _check(codes_NL, shape, vectors_ND, new_vectors_MD)
     if shape.length == 1:
-        free = np.setdiff1d(np.arange(shape.range), codes_NL)
+        free = np.setdiff1d(np.arange(shape.vocab_size), codes_NL)
         return unpack_codes(free[: len(new_vectors_MD)], shape)
     packed_N, packed_M = pack_codes(codes_NL, shape), np.zeros(len(new_vectors_MD), dtype=np.int64)
     nodes = _sum_level(np.zeros_like(packed_N), vectors_ND)
@@ -52,7 +52,7 @@ def extend(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD
         # Children of the last level are single codes: nobody can join one, so their means are of no use.
         below_ND = vectors_ND if level + 1 < shape.length else vectors_ND[:, :0]
         children = _sum_level(packed_N // shape.capacity(level + 1), below_ND)
-        direction_KD = _token_directions(nodes, codes_NL[:, level], vectors_ND, shape.range)
+        direction_KD = _token_directions(nodes, codes_NL[:, level], vectors_ND, shape.vocab_size)
         fit_MK = _fit(new_vectors_MD, packed_M, nodes, children, direction_KD)
         packed_M = _descend(fit_MK, packed_M, children, shape.capacity(level + 1))
         nodes = children
@@ -76,12 +76,12 @@ def _check(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD
 def _explain_full(shape: CodeShape, total: int, new: int) -> str:
     wider = code_shape(total, TokenizationConfig(length=shape.length))
     longer = shape.length
-    while max(2, shape.range) ** longer < total:
+    while max(2, shape.vocab_size) ** longer < total:
         longer += 1
     return (
-        f"the code tree is full: length={shape.length} and range={shape.range} leave"
-        f" {shape.capacity(0) - (total - new):,} free codes and {new:,} are needed; tokenize everybody again:"
-        f" length={shape.length} with range={wider.range}, or length={longer}, holds all {total:,}"
+        f"the code tree is full: length={shape.length} and vocab_size={shape.vocab_size} leave"
+        f" {shape.capacity(0) - (total - new):,} free codes and {new:,} are needed; tokenize all identities again:"
+        f" length={shape.length} with vocab_size={wider.vocab_size}, or length={longer}, holds all {total:,}"
     )
 
 
@@ -129,10 +129,10 @@ def _descend(fit_MK: Floats, packed_M: Integers, children: Level, capacity: int)
 
 
 def _seat(fit_MK: Floats, node_M: Integers, seats_PK: Integers) -> Integers:
-    """A child with a free seat for everybody.
+    """A child with a free seat for all identities.
 
     In rounds: all ask for their best open child, and where too many ask, those are seated first who would lose most
-    with their second. A round seats everybody or fills a child.
+    with their second. A round seats all identities or fills a child.
     """
     num_tokens = seats_PK.shape[1]
     token_M, free_S = np.full(len(fit_MK), -1, dtype=np.int64), seats_PK.reshape(-1).copy()

@@ -54,8 +54,8 @@ def tokenize(
     yield TokenizationStep(0, total)
     with threadpool_limits(1), ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         for level in range(shape.length):
-            done += _number_small_nodes(codes_NL, nodes, level, shape.range)
-            nodes = [rows for rows in nodes if len(rows) > shape.range]
+            done += _number_small_nodes(codes_NL, nodes, level, shape.vocab_size)
+            nodes = [rows for rows in nodes if len(rows) > shape.vocab_size]
             children: list[Rows] = []
             for rows, token_N in zip(nodes, pool.map(partial(splitter.split, level), nodes), strict=True):
                 codes_NL[rows, level] = token_N
@@ -79,12 +79,12 @@ class _Splitter:
     def split(self, level: int, rows: Rows) -> Rows:
         """The child of each identity of one node: centroids from a sample, then all within the bound."""
         rng = np.random.default_rng([self.seed, level, int(rows[0])])
-        capacity, most = self.shape.capacity(level + 1), self.points_per_centroid * self.shape.range
+        capacity, most = self.shape.capacity(level + 1), self.points_per_centroid * self.shape.vocab_size
         sample = rows if len(rows) <= most else rows[np.sort(rng.choice(len(rows), most, replace=False))]
         sample_ND = _take(self.vectors_ND, sample)
         centroids_KD = bounded_kmeans(
             sample_ND,
-            self.shape.range,
+            self.shape.vocab_size,
             capacity=-(-capacity * len(sample) // len(rows)),
             iterations=self.iterations,
             seed=int(rng.integers(2**31)),
@@ -105,7 +105,7 @@ def _refuse_bad_vectors(vectors_ND: Vectors, shape: CodeShape) -> None:
     if vectors_ND.ndim != 2:
         raise ValueError(f"expected one vector for each identity, got an array of shape {vectors_ND.shape}")
     if not 1 <= total <= shape.capacity(0):
-        raise ValueError(f"{total} identities do not fit codes of length={shape.length} range={shape.range}")
+        raise ValueError(f"{total} identities do not fit codes of length={shape.length} vocab_size={shape.vocab_size}")
     for start in range(0, total, _BLOCK):
         refuse_not_finite(vectors_ND[start : start + _BLOCK], "vectors", start)
 

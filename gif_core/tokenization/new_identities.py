@@ -1,6 +1,6 @@
-"""People who come after a code table was made: their vectors and names, read from a file.
+"""Identities who come after a code table was made: their vectors and names, read from a file.
 
-Shapes: M new people, D dimensions.
+Shapes: M new identities, D dimensions.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ def read_vectors(path: Path) -> NDArray[np.float32]:
     return unit_MD
 
 
-def read_new_people(path: Path) -> NewPeople:
-    """The people of a file that `gif encode` or the embedding stage wrote; nameless ones are numbered."""
+def read_new_identities(path: Path) -> NewPeople:
+    """The identities of a file that `gif encode` or the embedding stage wrote; nameless ones are numbered."""
     if path.suffix not in {".npy", ".parquet"}:
         raise ValueError(f"{path}: vectors are read from a .parquet or a .npy file")
     if path.suffix == ".parquet" and "vector" not in pq.read_schema(path).names:
@@ -52,8 +52,8 @@ def read_new_people(path: Path) -> NewPeople:
     return NewPeople(labels, counts_M, vectors_MD)
 
 
-def append_people(codes: Path, new: NewPeople) -> pa.Table:
-    """The people of a table's Parquet file and then the new ones, as a table of identities."""
+def append_identities(codes: Path, new: NewPeople) -> pa.Table:
+    """The identities of a table's Parquet file and then the new ones, as a table of identities."""
     known = pq.read_table(codes, columns=["label", "num_samples"])
     labels = pa.chunked_array([*known["label"].chunks, pa.array(new.labels, pa.string())])
     counts = np.concatenate([known["num_samples"].to_numpy(), new.num_samples_M])

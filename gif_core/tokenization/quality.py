@@ -20,7 +20,7 @@ Integers = npt.NDArray[np.int64]
 QUALITY_FILE = "quality.parquet"
 NEIGHBOURS = 10
 SAMPLED_ROWS = 1000
-"""Identities whose neighbours are looked for, among everybody."""
+"""Identities whose neighbours are looked for, among all identities."""
 SAMPLED_NODES = 4
 """Nodes of a level that are clustered again without the bound."""
 MOST_MEMBERS = 200_000
@@ -76,7 +76,7 @@ def code_quality(
     levels: list[LevelQuality] = []
     *walked, _ = walk_prefixes(codes_NL, shape)
     for parents, nodes in pairwise(walked):
-        bounded, unbounded = _cost_of_bound(vectors_ND, parents, nodes, shape.range, iterations, seed)
+        bounded, unbounded = _cost_of_bound(vectors_ND, parents, nodes, shape.vocab_size, iterations, seed)
         together_QK = nodes.node_N[nearest_QK] == nodes.node_N[rows_Q, None]
         capacity, count = shape.capacity(nodes.level), len(nodes.size_P)
         quality = LevelQuality(
@@ -96,7 +96,7 @@ def code_quality(
 
 
 def nearest_neighbours(vectors_ND: Floats, rows_Q: Integers, neighbours: int = NEIGHBOURS) -> Integers:
-    """The nearest other identities of some, by cosine, exact, among everybody."""
+    """The nearest other identities of some, by cosine, exact, among all identities."""
     neighbours = min(neighbours, len(vectors_ND) - 1)
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     _, found_QX = faiss.knn(vectors_ND[rows_Q], vectors_ND, neighbours + 1, metric=faiss.METRIC_INNER_PRODUCT)

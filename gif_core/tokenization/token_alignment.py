@@ -78,14 +78,14 @@ def align_tokens(
             children = _children(vectors_ND, levels, level)
             count_C = children.count_siblings()
             several, only = np.flatnonzero(count_C > 1), np.flatnonzero(count_C == 1)
-            codebook_VD = _learn_codebook(children, several, shape.range, rng)
+            codebook_VD = _learn_codebook(children, several, shape.vocab_size, rng)
             token_C = np.zeros(len(children.parent_C), dtype=np.int64)
             token_C[several] = _match(_score(children, several, codebook_VD), children.parent_C[several])
             before_SL = aligned_NL[parents.first_P[children.parent_C[only]], :level]
             rest_SD = children.mean_PD[children.parent_C[only]] - levels[0].means()
             token_C[only] = _continue_alone(rest_SD, before_SL, codebooks, codebook_VD)
-            chance_C = _number_at_random(children.parent_C[several], shape.range, rng)
-            explained, chance = _explained(children, several, [token_C[several], chance_C], shape.range)
+            probability_C = _number_at_random(children.parent_C[several], shape.vocab_size, rng)
+            explained, chance = _explained(children, several, [token_C[several], probability_C], shape.vocab_size)
         aligned_NL[:, level] = token_C[children.child_N]
         codebooks.append(codebook_VD)
         done = aligned_NL if level == shape.length - 1 else None

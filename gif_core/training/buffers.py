@@ -1,4 +1,4 @@
-"""The running figures of a training, such as batch normalisation's, as they were before a step."""
+"""The running metrics of a training, such as batch normalisation's, as they were before a step."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -10,7 +10,7 @@ from gif_core.heads import Head
 
 
 class KeptBuffers:
-    """A copy of what a forward pass changes. The rows of people do not, and may be many: they are no part of it."""
+    """A copy of what a forward pass changes. The rows of identities do not, and may be many: they are no part of it."""
 
     def __init__(self, model: torch.nn.Module, head: Head) -> None:
         """Make room for it."""

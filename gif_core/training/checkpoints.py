@@ -97,7 +97,8 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
 def load_weights(state: "TrainingState", backbone: Path, head: Path | None) -> None:
     """Begin with the weights of another training, and with a fresh optimizer.
 
-    A head with a row for each identity takes the rows of the people it knows; those of new people stay as drawn.
+    A head with a row for each identity takes the rows of the identities it knows; those of new identities stay as
+    drawn.
     """
     _fill(state.model, load_file(backbone), "the backbone")
     if head is not None and state.head.sharded:

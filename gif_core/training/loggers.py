@@ -1,4 +1,4 @@
-"""Where the figures of a training can be watched: TensorBoard, Weights & Biases."""
+"""Where the metrics of a training can be watched: TensorBoard, Weights & Biases."""
 
 from contextlib import ExitStack
 from pathlib import Path

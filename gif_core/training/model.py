@@ -60,7 +60,7 @@ def check_reads_codes(description: Path) -> None:
     if not learned_codes(description):
         raise NoTokenHeadsError(
             "this model was trained with training.code_weight=0, which teaches its token heads nothing, so it cannot "
-            "read codes: 'gif identify --by exhaustive' finds people without them"
+            "read codes: 'gif identify --by exhaustive' finds identities without them"
         )
 
 
@@ -86,7 +86,7 @@ def load_token_heads(weights: Path, description: Path) -> TokenHeads:
     config, tensors = TrainingConfig.model_validate(known["settings"]), load_file(weights)
     heads = TokenHeads(
         known["length"],
-        known["range"],
+        known["vocab_size"],
         known["embedding_dim"],
         scale=config.scale_of_head,
         hidden_layers=config.hidden_layers,

@@ -49,7 +49,7 @@ class TrainingState:
 
 
 class Stepper:
-    """Takes steps, and sums up their figures on the device until they are asked for."""
+    """Takes steps, and sums up their metrics on the device until they are asked for."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class Stepper:
         rate = self._set_learning_rate()
         what = f"a step on {len(batch.labels_B)} images"
         with memory_explained(what, self.config, self.group.device), self._undone_when_left():
-            figures = self._find_gradient(batch)
-            self._update(figures)
-        self.sums = _add(self.sums, figures | {"learning_rate": torch.tensor(rate)})
+            metrics = self._find_gradient(batch)
+            self._update(metrics)
+        self.sums = _add(self.sums, metrics | {"learning_rate": torch.tensor(rate)})
         self.count += 1
         self.images += len(batch.labels_B)
         if self.skipped_in_a_row >= self.config.max_skipped:
-            raise TrainingDivergedError(self._explain_divergence(figures))
+            raise TrainingDivergedError(self._explain_divergence(metrics))
 
     def collect(self) -> tuple[dict[str, float], int]:
-        """Mean figures of the steps since the last call, over all processes, and how many images they saw.
+        """Mean metrics of the steps since the last call, over all processes, and how many images they saw.
 
         `skipped` is the number of steps, which is the same in every process.
         """
@@ -118,20 +118,20 @@ class Stepper:
         self.state.optimizer.zero_grad(set_to_none=True)
         with postponed_interrupts():
             self.state.head.begin_step(batch.labels_B, self.state.step)
-        with self._chance():
-            figures = self._accumulate(batch)
-        return figures | {"gradient_norm": self._clip(figures["loss"])}
+        with self._probability():
+            metrics = self._accumulate(batch)
+        return metrics | {"gradient_norm": self._clip(metrics["loss"])}
 
     def _accumulate(self, batch: Batch) -> dict[str, Tensor]:
-        """Forward and backward of the batch's parts; the mean figures of all."""
+        """Forward and backward of the batch's parts; the mean metrics of all."""
         parts = self.config.accumulation
         pairs = zip(batch.images_BHWC.tensor_split(parts), batch.labels_B.tensor_split(parts), strict=True)
         totals: dict[str, Tensor] = {}
         for number, (images_BHWC, labels_B) in enumerate(pairs, start=1):
             weight = len(labels_B) / len(batch.labels_B)
             with self._alone() if number < parts else nullcontext():
-                figures = self._backward(images_BHWC, labels_B, weight)
-            totals = _add(totals, {name: weight * value for name, value in figures.items()})
+                metrics = self._backward(images_BHWC, labels_B, weight)
+            totals = _add(totals, {name: weight * value for name, value in metrics.items()})
         return totals
 
     def _backward(self, images_BHWC: Tensor, labels_B: Tensor, weight: float) -> dict[str, Tensor]:
@@ -160,10 +160,10 @@ class Stepper:
             torch._foreach_mul_([*_gradients(self.state.model), *_gradients(head)], factor)
         return norm.detach()
 
-    def _update(self, figures: dict[str, Tensor]) -> None:
+    def _update(self, metrics: dict[str, Tensor]) -> None:
         """The optimizer's step; none when its gradient is not finite: then all is as it was but the scale of fp16."""
         state = self.state
-        finite = bool(torch.isfinite(figures["loss"] + figures["gradient_norm"]))
+        finite = bool(torch.isfinite(metrics["loss"] + metrics["gradient_norm"]))
         with postponed_interrupts():
             state.whole = False
             if finite:
@@ -176,7 +176,7 @@ class Stepper:
             state.step += 1
             state.whole = True
         self.skipped_in_a_row = 0 if finite else self.skipped_in_a_row + 1
-        figures["skipped"] = torch.tensor(float(not finite))
+        metrics["skipped"] = torch.tensor(float(not finite))
 
     def _set_learning_rate(self) -> float:
         config = self.config
@@ -197,12 +197,12 @@ class Stepper:
         """Keep gradients to this process for now: the last part sends the sum of all."""
         return self.network.no_sync() if isinstance(self.network, DistributedDataParallel) else nullcontext()
 
-    def _chance(self) -> "_Chance":
+    def _probability(self) -> "_Chance":
         numbers = np.random.SeedSequence([self.seed, CHANCE, self.state.step, self.group.rank])
         return _Chance(int(numbers.generate_state(1, np.uint64)[0] >> np.uint64(1)), self.group.device)
 
-    def _explain_divergence(self, figures: dict[str, Tensor]) -> str:
-        parts = ", ".join(f"{name} {float(figures[name]):.4g}" for name in figures if name.startswith(("loss", "grad")))
+    def _explain_divergence(self, metrics: dict[str, Tensor]) -> str:
+        parts = ", ".join(f"{name} {float(metrics[name]):.4g}" for name in metrics if name.startswith(("loss", "grad")))
         return (
             f"training diverged: {self.skipped_in_a_row} steps in a row, the last of them step {self.state.step}, "
             f"gave no finite gradient ({parts}). Lower training.learning_rate (here {self.config.learning_rate:.4g}), "
@@ -212,7 +212,7 @@ class Stepper:
 
 
 class _Chance:
-    """Random numbers of the device that depend on a seed alone; those of everybody else are left as they were."""
+    """Random numbers of the device that depend on a seed alone; those of all identities else are left as they were."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.seed = seed

@@ -1,4 +1,4 @@
-"""A look at the network after every epoch: how well it tells people apart whom it is not trained on."""
+"""A look at the network after every epoch: how well it tells identities apart whom it is not trained on."""
 
 # Shapes: P pairs.
 
@@ -21,27 +21,27 @@ from schemas.errors import GifError
 from schemas.training import TrainingJob
 
 logger = logging.getLogger(__name__)
-Look = Callable[[nn.Module], dict[str, float]]
+Validation = Callable[[nn.Module], dict[str, float]]
 FOLDS: Final = 10
-FIGURE: Final = "verification_accuracy"
-"""Of held-out people; of another set its name follows after a stroke."""
+METRIC: Final = "val_accuracy"
+"""Of held-out identities; of another set its name follows after a stroke."""
 
 
-def prepare_look(job: TrainingJob, device: torch.device) -> Look | None:
-    """Verify pairs of held-out people, and of evaluation's files, as far as they have any; None when there are none."""
-    sets = dict(_open_sets(job)) if job.config.verified_pairs else {}
+def prepare_validation(job: TrainingJob, device: torch.device) -> Validation | None:
+    """Validation on pairs of held-out identities and of evaluation's pair sets; None when there are none."""
+    sets = dict(_open_sets(job)) if job.config.val_pairs else {}
     return partial(_verify, sets, device) if sets else None
 
 
 def _open_sets(job: TrainingJob) -> Iterator[tuple[str, PairSet]]:
-    """Sets by the name of their figure; what cannot be verified is no reason not to train."""
-    openers = {f"{FIGURE}/{given.title}": partial(open_pairs, given) for given in job.verified_sets}
+    """Sets by the name of their metric; what cannot be verified is no reason not to train."""
+    openers = {f"{METRIC}/{given.title}": partial(open_pairs, given) for given in job.val_sets}
     if job.held_out:
-        openers = {FIGURE: partial(_draw_held_out, job), **openers}
+        openers = {METRIC: partial(_draw_held_out, job), **openers}
     for name, open_set in openers.items():
         try:
             found = open_set()
-            chosen = PairSet(found.images, thin(found.pairs, job.config.verified_pairs))
+            chosen = PairSet(found.images, thin(found.pairs, job.config.val_pairs))
             check_pairs(chosen.pairs.same, FOLDS)
         except (GifError, OSError) as error:
             _warn(name, error)
@@ -50,12 +50,12 @@ def _open_sets(job: TrainingJob) -> Iterator[tuple[str, PairSet]]:
 
 
 def _warn(name: str, error: Exception) -> None:
-    logger.warning("no %s during training: %s (training.verified_pairs: 0 asks for none)", name, error)
+    logger.warning("no %s during training: %s (training.val_pairs: 0 asks for none)", name, error)
 
 
 def _draw_held_out(job: TrainingJob) -> PairSet:
     faces = Faces([Path(path) for path in job.held_out], workers=job.workers)
-    return PairSet(faces, draw_pairs(faces.labels_N, pairs=job.config.verified_pairs, seed=job.seed, folds=FOLDS))
+    return PairSet(faces, draw_pairs(faces.labels_N, pairs=job.config.val_pairs, seed=job.seed, folds=FOLDS))
 
 
 def thin(pairs: Pairs, most: int) -> Pairs:

@@ -22,7 +22,7 @@ from gif_core.runtime import ProcessGroup, describe_fault, end_with_parent, join
 from gif_core.tokenization import read_codes
 from gif_core.training.checkpoints import check_shared, load_state, load_weights, save_state
 from gif_core.training.trainer import Training, TrainingReport, begin_training
-from gif_core.training.validation import prepare_look
+from gif_core.training.validation import prepare_validation
 from schemas.errors import GifError
 from schemas.training import TrainingJob
 
@@ -113,11 +113,11 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         job.config,
         seed=job.seed,
         group=group,
-        num_values=shape.range,
+        num_values=shape.vocab_size,
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
     )
-    training.verify = prepare_look(job, group.device) if group.leads else None
+    training.verify = prepare_validation(job, group.device) if group.leads else None
     return training
 
 

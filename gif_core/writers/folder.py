@@ -32,7 +32,7 @@ def folder_names(labels: Sequence[str]) -> list[str]:
     """One name for each identity: its label, percent-encoded, so that it is a file name on every system.
 
     `%-` and the identity id are appended where that is no name (no label, or one that is too long) or the name
-    of somebody else (the same label, or the same but for upper and lower case): so no two people share a folder.
+    of somebody else (the same label, or the same but for upper and lower case): so no two identities share a folder.
     """
     plain = [OUTER_DOT.sub("%2E", quote(label, safe="")) for label in labels]
     uses = Counter(name.lower() for name in plain)

@@ -27,7 +27,7 @@ def write_recordio(faces: Iterable[Face], crowd: Crowd, folder: Path, *, exact: 
     num_classes, table = len(crowd.labels), 1 + crowd.num_faces
     if num_classes > exact:
         raise ValueError(
-            f"labels in RecordIO are exact for {exact:,} people, not {num_classes:,}: choose another format"
+            f"labels in RecordIO are exact for {exact:,} identities, not {num_classes:,}: choose another format"
         )
     with_table = table + num_classes <= exact
     counts = [0] * num_classes

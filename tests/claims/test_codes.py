@@ -9,16 +9,16 @@ from gif_core.tokenization.quality import nearest_neighbours
 
 Vectors = NDArray[np.float32]
 SHAPE = CodeShape(4, 7)
-PEOPLE, NEW = 1900, 190
+IDENTITIES, NEW = 1900, 190
 
 
 @pytest.fixture(scope="module")
 def vectors() -> Vectors:
-    """Kinds of people, and kinds within kinds, in 48 dimensions."""
+    """Kinds of identities, and kinds within kinds, in 48 dimensions."""
     rng = np.random.default_rng(0)
-    kind, sort = rng.integers(0, 10, PEOPLE + NEW), rng.integers(0, 8, PEOPLE + NEW)
+    kind, sort = rng.integers(0, 10, IDENTITIES + NEW), rng.integers(0, 8, IDENTITIES + NEW)
     broad, narrow = rng.normal(size=(10, 48)), rng.normal(size=(10, 8, 48))
-    mixed = broad[kind] + 0.7 * narrow[kind, sort] + 0.5 * rng.normal(size=(PEOPLE + NEW, 48))
+    mixed = broad[kind] + 0.7 * narrow[kind, sort] + 0.5 * rng.normal(size=(IDENTITIES + NEW, 48))
     return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -45,11 +45,11 @@ def test_neighbours_share_prefixes_of_structured_codes_far_more_often_than_of_at
 
 
 def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tuple[float, float]]:
-    """Shares of neighbours with a common prefix of people who were added, and had everybody been tokenized at once."""
-    old = make_codes(vectors[:PEOPLE], shape)
-    extended = np.concatenate([old, extend(old, shape, vectors[:PEOPLE], vectors[PEOPLE:])])
+    """Neighbours with a common prefix, of added identities and had all been tokenized at once."""
+    old = make_codes(vectors[:IDENTITIES], shape)
+    extended = np.concatenate([old, extend(old, shape, vectors[:IDENTITIES], vectors[IDENTITIES:])])
     check_codes(extended, shape)
-    together, added = make_codes(vectors, shape), np.arange(PEOPLE, PEOPLE + NEW)
+    together, added = make_codes(vectors, shape), np.arange(IDENTITIES, IDENTITIES + NEW)
     nearest = nearest_neighbours(vectors, added)
     return [
         tuple(share_prefix(codes, added, nearest, tokens) for codes in (extended, together)) for tokens in (1, 2, 3)
@@ -59,7 +59,7 @@ def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tup
 def test_added_identities_are_with_their_neighbours_far_more_often_than_chance_in_a_tree_that_is_nearly_full(
     vectors: Vectors,
 ) -> None:
-    assert PEOPLE / SHAPE.capacity(0) > 0.75
+    assert IDENTITIES / SHAPE.capacity(0) > 0.75
     for (added, _), factor, tokens in zip(
         added_and_tokenized_together(vectors, SHAPE), (3, 8, 15), (1, 2, 3), strict=True
     ):

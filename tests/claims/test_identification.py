@@ -15,7 +15,7 @@ import yaml
 from gif_core.synthetic import draw_face
 
 GIF = str(Path(sys.executable).with_name("gif"))
-SETTINGS = {"preset": "demo", "evaluation": {"subjects": ["model"], "sets": [{"kind": "held_out"}]}}
+SETTINGS = {"preset": "demo", "evaluation": {"systems": ["model"], "sets": [{"kind": "held_out"}]}}
 NEW_SAMPLE = 1000
 """A number of a photograph that no dataset has."""
 
@@ -58,7 +58,7 @@ def share_right(answers: list[tuple[int, dict[str, Any]]], top: int) -> float:
     return sum(hits) / len(hits)
 
 
-def test_enrolled_people_are_found_on_new_images(work: Path) -> None:
+def test_enrolled_identities_are_found_on_new_images(work: Path) -> None:
     answers = identify(work, "identities")
     assert share_right(answers, top=1) > 0.85
     assert share_right(answers, top=5) > 0.95
@@ -66,7 +66,7 @@ def test_enrolled_people_are_found_on_new_images(work: Path) -> None:
     assert share_right(answers, top=1) > 0.98 * exhaustive, "the beam loses hardly anybody"
 
 
-def test_unknown_people_are_flagged_far_more_often_than_enrolled_people(work: Path) -> None:
+def test_unknown_identities_are_flagged_far_more_often_than_enrolled_identities(work: Path) -> None:
     strangers = [said["known"] for _, said in identify(work, "held_out")]
     assert sum(strangers) / len(strangers) < 0.1, "calibrated at 1 % on other images; with 48 of them chance has room"
     enrolled = [said["known"] for _, said in identify(work, "identities")]

@@ -22,13 +22,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def clusters_in_a_cone(people: int = 300, dimension: int = 64) -> Tensor:
-    """Groups of people who are alike, with a falling spectrum, around one direction, as CLIP's vectors of faces are."""
+def clusters_in_a_cone(identities: int = 300, dimension: int = 64) -> Tensor:
+    """Groups of similar identities with a falling spectrum around one direction, like CLIP's vectors of faces."""
     generator = torch.Generator().manual_seed(0)
     spread_D = torch.linspace(1, 0.02, dimension) ** 2
-    centres = torch.randn(people // 20, dimension, generator=generator) * spread_D
-    own = 0.6 * torch.randn(people, dimension, generator=generator) * spread_D
-    spread = normalize(centres[torch.randint(len(centres), (people,), generator=generator)] + own, dim=1)
+    centres = torch.randn(identities // 20, dimension, generator=generator) * spread_D
+    own = 0.6 * torch.randn(identities, dimension, generator=generator) * spread_D
+    spread = normalize(centres[torch.randint(len(centres), (identities,), generator=generator)] + own, dim=1)
     common = normalize(torch.randn(1, dimension, generator=generator), dim=1)
     return normalize(0.7**0.5 * common + 0.3**0.5 * spread, dim=1)
 

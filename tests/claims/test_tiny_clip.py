@@ -1,4 +1,4 @@
-"""tiny-clip is a CLIP: it answers in words, its vectors lie in a cone, and people who are alike are neighbours."""
+"""tiny-clip is a CLIP: it answers in words, its vectors lie in a cone, and identities who are alike are neighbours."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from gif_core.embedding.encoders.tiny_clip import TEST_SEED
 from gif_core.synthetic import describe, draw_face, identity_attributes
 from schemas.embedding import EmbeddingConfig
 
-PEOPLE = 300
+IDENTITIES = 300
 SAMPLES = 3
 
 
@@ -21,16 +21,16 @@ def encoder() -> OpenClipEncoder:
 
 @pytest.fixture(scope="module")
 def vectors(encoder: OpenClipEncoder) -> NDArray[np.float32]:
-    """Identity vectors of people it has never seen (Eq. 3)."""
+    """Identity vectors of identities it has never seen (Eq. 3)."""
     means = []
-    for person in range(PEOPLE):
+    for person in range(IDENTITIES):
         images = np.stack([draw_face(TEST_SEED, person, sample) for sample in range(SAMPLES)])
         mean = encoder.encode(images).mean(dim=0)
         means.append((mean / mean.norm()).numpy())
     return np.stack(means)
 
 
-def test_zero_shot_attributes_of_unseen_people_are_clearly_above_chance(encoder: OpenClipEncoder) -> None:
+def test_zero_shot_attributes_of_unseen_identities_are_clearly_above_chance(encoder: OpenClipEncoder) -> None:
     found = zero_shot(encoder, 400)
     assert set(found) == {"hair_colour", "beard", "glasses", "skin_tone"}
     for attribute, result in found.items():
@@ -39,7 +39,7 @@ def test_zero_shot_attributes_of_unseen_people_are_clearly_above_chance(encoder:
 
 
 def test_identity_vectors_lie_in_a_cone(vectors: NDArray[np.float32]) -> None:
-    cosines = (vectors @ vectors.T)[~np.eye(PEOPLE, dtype=bool)]
+    cosines = (vectors @ vectors.T)[~np.eye(IDENTITIES, dtype=bool)]
     assert cosines.mean() > 0.2
     uniform = 3 / np.sqrt(vectors.shape[1])
     assert cosines.mean() > uniform / 2
@@ -49,11 +49,11 @@ def test_identity_vectors_lie_in_a_cone(vectors: NDArray[np.float32]) -> None:
 def test_nearest_identities_share_attributes_far_more_often_than_chance(
     vectors: NDArray[np.float32], attribute: str
 ) -> None:
-    words = np.array([describe(identity_attributes(TEST_SEED, person))[attribute] for person in range(PEOPLE)])
+    words = np.array([describe(identity_attributes(TEST_SEED, person))[attribute] for person in range(IDENTITIES)])
     similarity = vectors @ vectors.T
     np.fill_diagonal(similarity, -1)
     nearest = np.argsort(-similarity, axis=1)[:, :5]
     agree = (words[nearest] == words[:, None]).mean()
-    shares = np.unique(words, return_counts=True)[1] / PEOPLE
+    shares = np.unique(words, return_counts=True)[1] / IDENTITIES
     chance = float((shares**2).sum())
     assert agree - chance > 0.3 * (1 - chance)

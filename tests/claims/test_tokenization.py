@@ -43,12 +43,12 @@ def structured() -> Codes:
 
 
 def summed_cosine(vectors: Vectors, labels: npt.NDArray[np.int64]) -> float:
-    own = mean_directions(vectors, labels, np.zeros((SHAPE.range, vectors.shape[1]), dtype=np.float32))[labels]
+    own = mean_directions(vectors, labels, np.zeros((SHAPE.vocab_size, vectors.shape[1]), dtype=np.float32))[labels]
     return float((vectors * own).sum())
 
 
 def share_of_neighbours_with_prefix(codes: Codes, length: int) -> float:
-    """Over everybody's ten nearest."""
+    """Over all identities's ten nearest."""
     cosine = identities() @ identities().T
     np.fill_diagonal(cosine, -1)
     near = np.argsort(-cosine, axis=1)[:, :10]
@@ -58,7 +58,7 @@ def share_of_neighbours_with_prefix(codes: Codes, length: int) -> float:
 def test_plain_kmeans_breaks_the_bound() -> None:
     for seed in range(8):
         vectors = identities(seed)
-        plain = (vectors @ spherical_kmeans(vectors, SHAPE.range, iterations=20, seed=0).T).argmax(axis=1)
+        plain = (vectors @ spherical_kmeans(vectors, SHAPE.vocab_size, iterations=20, seed=0).T).argmax(axis=1)
         assert np.bincount(plain).max() > SHAPE.capacity(1)
 
 
@@ -67,8 +67,8 @@ def test_the_bound_costs_less_than_half_a_percent_of_the_objective() -> None:
     capacity, sums = SHAPE.capacity(1), np.zeros(2)
     for seed in range(8):
         vectors = identities(seed)
-        plain_KD = spherical_kmeans(vectors, SHAPE.range, iterations=20, seed=seed)
-        bounded_KD = bounded_kmeans(vectors, SHAPE.range, capacity=capacity, iterations=20, seed=seed)
+        plain_KD = spherical_kmeans(vectors, SHAPE.vocab_size, iterations=20, seed=seed)
+        bounded_KD = bounded_kmeans(vectors, SHAPE.vocab_size, capacity=capacity, iterations=20, seed=seed)
         bounded = assign_bounded(vectors @ bounded_KD.T, capacity=capacity)
         sums += summed_cosine(vectors, bounded), summed_cosine(vectors, (vectors @ plain_KD.T).argmax(axis=1))
     assert sums[0] / sums[1] > 0.995

@@ -1,4 +1,4 @@
-"""What the paper claims of training, on the demo's faces: unseen people are verified after each way of training.
+"""What the paper claims of training, on the demo's faces: unseen identities are verified after each way of training.
 
 Half as long as the demo trains, and as long in every way. The demo's encoder knows drawn faces; it does not know
 photographs, so what concerns the encoder is also tried on these where they are, in four epochs.
@@ -46,7 +46,7 @@ def train(store: ArtifactStore) -> Train:
     address = store.storage.url.removeprefix("file://")
 
     def run(*settings: str) -> RunRecord:
-        quick = ["training.epochs=6", "training.verified_pairs=0", "reporting.compare=false"]
+        quick = ["training.epochs=6", "training.val_pairs=0", "reporting.compare=false"]
         quick += ["evaluation.sets=[{kind: held_out}]", "evaluation.identification=null"]
         return gif(load_config("demo", [f"store={address}", *quick, *settings]))
 
@@ -59,8 +59,8 @@ def stage(store: ArtifactStore, record: RunRecord, name: str) -> Artifact:
 
 def scores(store: ArtifactStore, record: RunRecord) -> dict[str, dict[str, float]]:
     path = stage(store, record, "evaluation").path("scores.json")
-    found: dict[str, dict[str, float]] = read_scores(path)["held_out"]["subjects"]
-    print({subject: figures["accuracy"] for subject, figures in found.items()}, file=sys.stderr)  # noqa: T201
+    found: dict[str, dict[str, float]] = read_scores(path)["held_out"]["systems"]
+    print({system: metrics["accuracy"] for system, metrics in found.items()}, file=sys.stderr)  # noqa: T201
     return found
 
 
@@ -70,7 +70,7 @@ def tell_apart(store: ArtifactStore, record: RunRecord) -> float:
 
 
 def test_training_with_codes_beats_raw_pixels_by_a_wide_margin(store: ArtifactStore, train: Train) -> None:
-    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train()).items()}
+    accuracy = {system: metrics["accuracy"] for system, metrics in scores(store, train()).items()}
     assert accuracy["model"] > accuracy["raw_pixels"] + 0.25
 
 
@@ -94,7 +94,7 @@ def test_structured_codes_beat_atomic_codes_where_there_are_codes_alone(store: A
     strict=True, reason="it does not hold here: 96.4 % against 98.6 % of the encoder, which knows drawn faces"
 )
 def test_training_with_codes_beats_the_encoders_own_vectors(store: ArtifactStore, train: Train) -> None:
-    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train()).items()}
+    accuracy = {system: metrics["accuracy"] for system, metrics in scores(store, train()).items()}
     assert accuracy["model"] > accuracy["encoder"]
 
 
@@ -102,7 +102,7 @@ def test_training_with_codes_beats_the_encoders_own_vectors(store: ArtifactStore
 def test_on_photographs_training_with_codes_beats_the_encoder_and_pixels_by_a_wide_margin(
     store: ArtifactStore, train: Train
 ) -> None:
-    accuracy = {subject: figures["accuracy"] for subject, figures in scores(store, train(*PHOTOGRAPHS)).items()}
+    accuracy = {system: metrics["accuracy"] for system, metrics in scores(store, train(*PHOTOGRAPHS)).items()}
     assert accuracy["model"] > max(accuracy["encoder"], accuracy["raw_pixels"]) + 0.1
 
 
@@ -123,10 +123,10 @@ def test_on_photographs_optimised_code_vectors_beat_those_straight_from_the_enco
 @pytest.mark.xfail(
     strict=True, reason="it does not show in six epochs: least distance 0.72 between the classifier's rows, 0.69 in H"
 )
-def test_centres_of_people_with_few_images_collapse_under_a_classifier_and_code_vectors_do_not(
+def test_centres_of_identities_with_few_images_collapse_under_a_classifier_and_code_vectors_do_not(
     store: ArtifactStore, train: Train
 ) -> None:
-    """Least cosine distance between the centres of the tenth of the people with the fewest images."""
+    """Least cosine distance between the centres of the tenth of the identities with the fewest images."""
     classifier = train(*LONG_TAIL, "training.head=arcface", "training.scale=32", "training.margin=0.3")
     counts = stage(store, classifier, "ingestion").path("identities.parquet")
     few = np.argsort(pq.read_table(counts)["num_samples"].to_numpy(), kind="stable")[:30]

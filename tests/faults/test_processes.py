@@ -36,7 +36,7 @@ Server = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 def long_training(tiny_settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with a training that lasts long enough to be disturbed."""
     return tiny_settings | {
-        "training": tiny_settings["training"] | {"epochs": 25, "verified_pairs": 0},
+        "training": tiny_settings["training"] | {"epochs": 25, "val_pairs": 0},
         "execution": {"device": "cpu", "workers": 1, "checkpoint_steps": 5},
     }
 

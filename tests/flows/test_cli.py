@@ -1,4 +1,4 @@
-"""The command line as people use it: the real program, in a process of its own."""
+"""The command line as identities use it: the real program, in a process of its own."""
 
 import json
 import os

@@ -20,7 +20,7 @@ Gif = Callable[..., str]
 CODES: Codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 2]], np.int32)
 AXES = np.eye(3, 8, dtype=np.float32)
 VECTORS = AXES[CODES[:, 0]]
-"""People whose codes begin alike look alike."""
+"""Identities whose codes begin alike look alike."""
 
 
 def listed(vectors: NDArray[np.float32]) -> pa.Array:
@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     address = str(tmp_path_factory.mktemp("store"))
     store, stages = ArtifactStore(address), {}
     ids = list(range(len(CODES)))
-    people = pa.table({"identity_id": ids, "label": [f"[p]{i}" for i in ids], "num_samples": [i + 3 for i in ids]})
+    identities = pa.table({"identity_id": ids, "label": [f"[p]{i}" for i in ids], "num_samples": [i + 3 for i in ids]})
     for number, stage in enumerate(("embedding", "tokenization")):
         with store.draft(store.ref(stage, str(number) * 64), {}, {}) as draft:
             if stage == "embedding":
@@ -40,7 +40,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
                     pa.table({"identity_id": ids, "vector": listed(VECTORS)}), draft.folder / "vectors.parquet"
                 )
             else:
-                write_code_table(draft.folder, CODES, CodeShape(2, 3), people)
+                write_code_table(draft.folder, CODES, CodeShape(2, 3), identities)
             stages[stage] = StageRecord(key=store.publish(draft).key, action="computed", seconds=1)
     save_run(store, begin_run(store, RunConfig(store=address)), state="completed", stages=stages)
     return address
@@ -69,7 +69,7 @@ def test_show_goes_from_identity_to_code(gif: Gif) -> None:
 
 def test_show_alone_tells_the_shape_and_how_many_codes_are_free(gif: Gif) -> None:
     printed = gif("codes", "show", "--rows", "2")
-    assert "5 people; a code has 2 tokens of 3 values; 4 of 9 codes are free" in printed
+    assert "5 identities; a code has 2 tokens of 3 values; 4 of 9 codes are free" in printed
     assert "[p]1" in printed
     assert "[p]2" not in printed
 
@@ -78,18 +78,18 @@ def test_find_goes_from_code_and_from_prefix_to_identity(gif: Gif) -> None:
     assert "[p]3" in gif("codes", "find", "1.1")
     printed = gif("codes", "find", "1", "--rows", "1")
     assert "[p]2" in printed
-    assert "1 of 2 people" in printed
+    assert "1 of 2 identities" in printed
 
 
 def test_extend_writes_old_and_new_codes_and_leaves_the_old_ones(gif: Gif) -> None:
     file = write_new(AXES[[1, 2]] * 7, image=["a/anna.jpg", "a/bert.jpg"])
-    assert "2 new people, 5 as they were; 2 codes are free" in gif(
+    assert "2 new identities, 5 as they were; 2 codes are free" in gif(
         "codes", "extend", "--vectors", file, "--out", "more"
     )
     codes, shape = read_codes(Path("more/codes.duckdb"))
     assert shape == CodeShape(2, 3)
     assert np.array_equal(codes[:5], CODES)
-    assert codes[5:, 0].tolist() == [1, 2], "each is where the people are who look alike"
+    assert codes[5:, 0].tolist() == [1, 2], "each is where the identities are who look alike"
     assert pq.read_table("more/codes.parquet")["label"].to_pylist()[5:] == ["a/anna.jpg", "a/bert.jpg"]
     with duckdb.connect("more/codes.duckdb", read_only=True) as plain:
         assert plain.execute("SELECT size FROM nodes WHERE level = 0").fetchall() == [(7,)]

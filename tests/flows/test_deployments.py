@@ -41,7 +41,7 @@ def store(start_worker: Worker, s3_server: str, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def start(prefect_command: Command) -> Start:
-    """Asks for a run of a deployment, as people do."""
+    """Asks for a run of a deployment, as identities do."""
 
     def run(name: str, settings: dict[str, Any]) -> UUID:
         printed = prefect_command("deployment", "run", name, "-p", f"config={json.dumps(settings)}")
@@ -95,7 +95,7 @@ def test_a_cancelled_training_leaves_no_process_and_a_checkpoint_from_which_the_
     wait: Wait,
 ) -> None:
     settings = tiny_settings | {
-        "training": tiny_settings["training"] | {"epochs": 40, "verified_pairs": 0},
+        "training": tiny_settings["training"] | {"epochs": 40, "val_pairs": 0},
         "execution": {"device": "cpu", "processes": 2, "workers": 1, "checkpoint_steps": 10},
     }
     run = start("gif/full-pipeline", settings)

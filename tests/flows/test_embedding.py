@@ -23,9 +23,9 @@ Start = Callable[..., BaseProcess]
 RUNNERS = {"processes": "ProcessPoolTaskRunner", "dask": "DaskTaskRunner", "ray": "RayTaskRunner"}
 
 
-def settings(folder: Path, *, people: int = 100, shard_bytes: int = 2**16) -> Path:
-    """Some forty shards of a few people each, every one a part."""
-    source = {"kind": "synthetic", "identities": people, "smallest": 5, "largest": 8}
+def settings(folder: Path, *, identities: int = 100, shard_bytes: int = 2**16) -> Path:
+    """Some forty shards of a few identities each, every one a part."""
+    source = {"kind": "synthetic", "identities": identities, "smallest": 5, "largest": 8}
     table = {
         "preset": "demo",
         "store": str(folder / "store"),
@@ -85,18 +85,18 @@ def test_killed_half_way_the_second_run_computes_only_the_missing_parts(
     assert published(store).stored("vectors.parquet").sha256 == interrupted
 
 
-def grown(folder: Path, people: int) -> RunConfig:
-    source = {"kind": "synthetic", "identities": people, "smallest": 1, "largest": 1}
+def grown(folder: Path, identities: int) -> RunConfig:
+    source = {"kind": "synthetic", "identities": identities, "smallest": 1, "largest": 1}
     table = {"sources": [source], "held_out": 0.0, "shard_bytes": 2**20}
     return load_config({"preset": "demo", "store": str(folder / "store"), "ingestion": table})
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_hundred_people_more_embed_only_the_shards_they_touch(tmp_path: Path) -> None:
+def test_a_hundred_identities_more_embed_only_the_shards_they_touch(tmp_path: Path) -> None:
     store = ArtifactStore(str(tmp_path / "store"))
     found = []
-    for people in (2000, 2100):
-        config = grown(tmp_path, people)
+    for identities in (2000, 2100):
+        config = grown(tmp_path, identities)
         faces = store.open(store.ref("ingestion", ingestion(config).stages["ingestion"].key))
         vectors = store.open(store.ref("embedding", embedding(config).stages["embedding"].key))
         found.append((faces, vectors, part_files(tmp_path)))
@@ -118,7 +118,7 @@ def test_a_hundred_people_more_embed_only_the_shards_they_touch(tmp_path: Path) 
 def test_every_engine_gives_the_key_and_the_bytes_of_threads(
     runner: str, tmp_path: Path, prefect: str, start_gif: Start
 ) -> None:
-    path = settings(tmp_path, people=30, shard_bytes=2**18)
+    path = settings(tmp_path, identities=30, shard_bytes=2**18)
     store = ArtifactStore(str(tmp_path / "store"))
     ingestion(str(path))
     embedding(str(path))

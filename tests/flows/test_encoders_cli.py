@@ -27,7 +27,7 @@ def images(tmp_path: Path) -> list[str]:
 def test_images_are_encoded_and_compared(gif: Gif, images: list[str]) -> None:
     printed = gif("encode", *images)
     assert "first of 128 numbers" in printed
-    assert printed.count("1.00") == 3, "everybody is like themselves"
+    assert printed.count("1.00") == 3, "all identities is like themselves"
 
 
 def test_vectors_are_saved(gif: Gif, images: list[str], tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_mistakes_are_told(gif: Gif, images: list[str], tmp_path: Path) -> None:
 
 def test_tiny_clip_is_trained_and_tested_by_a_command(gif: Gif, tmp_path: Path) -> None:
     out = tmp_path / "tiny.safetensors"
-    assert str(out) in gif("tiny-clip", "train", "--people", "130", "--epochs", "1", "--out", str(out))
+    assert str(out) in gif("tiny-clip", "train", "--identities", "130", "--epochs", "1", "--out", str(out))
     assert load_file(out)["token_embedding.weight"].dtype == np.float16
-    printed = gif("tiny-clip", "test", "--pretrained", str(out), "--people", "50")
+    printed = gif("tiny-clip", "test", "--pretrained", str(out), "--identities", "50")
     assert all(name in printed for name in ("hair_colour", "beard", "glasses", "skin_tone", "always the commonest"))

@@ -48,7 +48,7 @@ def table_of(split: str) -> pa.Table:
 
 
 def publish_faces(store: ArtifactStore, key: str, splits: list[str]) -> ArtifactRef:
-    """Faces whose rows are not grouped: everybody's first, everybody's second, ..."""
+    """Faces whose rows are not grouped: all identities's first, all identities's second, ..."""
     with store.draft(store.ref("ingestion", key), {}, {}) as draft:
         for split in splits:
             shard, file = FaceBatch(), ShardFile(draft.folder / f"{split}-00000.arrow")
@@ -101,27 +101,29 @@ def expected(ids: list[int], split: str = "identities") -> list[list[int]]:
 @pytest.mark.parametrize(
     ("options", "ids", "words"),
     [
-        (["--identities", "5,0,2"], [5, 0, 2], "3 of 6 people"),
-        (["--labels", "identities/4,identities/1"], [4, 1], "2 of 6 people"),
-        (["--code", "1"], [2, 3], "2 of 2 people"),
-        (["--code", "2.1"], [5], "1 of 1 people"),
-        (["--code", "1", "--rows", "1"], [2], "1 of 2 people"),
-        (["--rows", "4"], [0, 1, 2, 3], "4 of 6 people"),
-        (["--key", "bbbb", "--identities", "3"], [3], "1 of 6 people"),
-        (["--key", "ingestion/aaaa", "--rows", "2"], [0, 1], "2 of 6 people"),
+        (["--identities", "5,0,2"], [5, 0, 2], "3 of 6 identities"),
+        (["--labels", "identities/4,identities/1"], [4, 1], "2 of 6 identities"),
+        (["--code", "1"], [2, 3], "2 of 2 identities"),
+        (["--code", "2.1"], [5], "1 of 1 identities"),
+        (["--code", "1", "--rows", "1"], [2], "1 of 2 identities"),
+        (["--rows", "4"], [0, 1, 2, 3], "4 of 6 identities"),
+        (["--key", "bbbb", "--identities", "3"], [3], "1 of 6 identities"),
+        (["--key", "ingestion/aaaa", "--rows", "2"], [0, 1], "2 of 6 identities"),
     ],
 )
-def test_a_sheet_shows_the_people_who_were_asked_for(gif: Gif, options: list[str], ids: list[int], words: str) -> None:
+def test_a_sheet_shows_the_identities_who_were_asked_for(
+    gif: Gif, options: list[str], ids: list[int], words: str
+) -> None:
     assert words in gif("faces", "show", "--out", "sheet.png", *options)
     assert shades(Path("sheet.png"), SAMPLES) == expected(ids)
 
 
-def test_a_sheet_shows_people_who_were_kept_aside(gif: Gif) -> None:
+def test_a_sheet_shows_identities_who_were_kept_aside(gif: Gif) -> None:
     gif("faces", "show", "--held-out", "--out", "sheet.png")
     assert shades(Path("sheet.png"), SAMPLES) == expected([0, 1, 2], "held_out")
 
 
-def test_a_sheet_names_everybody_and_their_codes(gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sheet_names_all_identities_and_their_codes(gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr("flows.cli.faces.contact_sheet", lambda *arguments: seen.append(arguments[3]) or b"")
     gif("faces", "show", "--identities", "3")
@@ -151,8 +153,8 @@ def test_the_name_of_the_file_says_how_the_sheet_is_encoded(gif: Gif) -> None:
         (["show", "--code", "7"], "nobody's code begins with 7"),
         (["show", "--code", "0.0.0"], "a code of this run has 2 tokens, not 3"),
         (["show", "--code", "1,2"], "--code 1,2: give numbers, such as 3.14"),
-        (["show", "--code", "1", "--key", "bb"], "codes are known for the people that a run has tokenized"),
-        (["show", "--code", "1", "--held-out"], "codes are known for the people that a run has tokenized"),
+        (["show", "--code", "1", "--key", "bb"], "codes are known for the identities that a run has tokenized"),
+        (["show", "--code", "1", "--held-out"], "codes are known for the identities that a run has tokenized"),
         (["show", "--code", "1", "--identities", "1"], "give one of --identities, --labels and --code"),
         (["show", "--key", "aa", "--run", "2"], "give --run or --key, not both"),
         (["show", "--key", "dd"], "names 0 artifacts"),
@@ -181,7 +183,7 @@ def test_help_teaches_by_examples(gif: Gif) -> None:
 
 
 def test_recordio_has_every_face_grouped_by_identity(gif: Gif) -> None:
-    assert "out: 24 faces of 6 people" in gif("faces", "export", "--format", "recordio", "--out", "out")
+    assert "out: 24 faces of 6 identities" in gif("faces", "export", "--format", "recordio", "--out", "out")
     content = Path("out/train.rec").read_bytes()
     places = [content.index(face("identities", i, sample)) for i in range(6) for sample in range(SAMPLES)]
     assert places == sorted(places)
@@ -189,7 +191,7 @@ def test_recordio_has_every_face_grouped_by_identity(gif: Gif) -> None:
 
 
 def test_a_folder_has_one_encoded_name_per_person(gif: Gif) -> None:
-    assert "12 faces of 3 people" in gif("faces", "export", "-f", "folder", "--held-out", "-o", "out")
+    assert "12 faces of 3 identities" in gif("faces", "export", "-f", "folder", "--held-out", "-o", "out")
     assert sorted(path.name for path in Path("out").iterdir()) == [f"held_out%2F{i}" for i in range(3)]
     assert Path("out/held_out%2F1/000003.png").read_bytes() == face("held_out", 1, 3)
 
@@ -201,12 +203,14 @@ def test_webdataset_has_the_faces_of_any_artifact(gif: Gif) -> None:
         assert json.load(tar.extractfile("000000023.json")) == {"label": "identities/5", "identity_id": 5}
 
 
-def test_bin_has_pairs_of_people_kept_aside_unless_told_otherwise(gif: Gif) -> None:
-    assert "out: 20 pairs of 3 people" in gif("faces", "export", "--format", "bin", "--pairs", "10", "--out", "out")
+def test_bin_has_pairs_of_identities_kept_aside_unless_told_otherwise(gif: Gif) -> None:
+    assert "out: 20 pairs of 3 identities" in gif("faces", "export", "--format", "bin", "--pairs", "10", "--out", "out")
     pairs = parse_pair_file(Path("out/pairs.bin").read_bytes(), "pairs.bin")
     owners = {face("held_out", i, sample): i for i in range(3) for sample in range(SAMPLES)}
-    people = [owners[image] for image in pairs.images]
-    assert pairs.same_P.tolist() == [left == right for left, right in zip(people[::2], people[1::2], strict=True)]
+    identities = [owners[image] for image in pairs.images]
+    assert pairs.same_P.tolist() == [
+        left == right for left, right in zip(identities[::2], identities[1::2], strict=True)
+    ]
     gif("faces", "export", "--format", "bin", "--pairs", "10", "--no-held-out", "--out", "others")
     assert not set(parse_pair_file(Path("others/pairs.bin").read_bytes(), "pairs.bin").images) & set(owners)
 

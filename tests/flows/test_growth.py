@@ -59,7 +59,7 @@ def run(config: RunConfig) -> Artifact:
     return store.open(store.ref("ingestion", ingestion(config).stages["ingestion"].key))
 
 
-def people(artifact: Artifact) -> dict[str, tuple[str, int, int]]:
+def identities(artifact: Artifact) -> dict[str, tuple[str, int, int]]:
     rows = {}
     for split in ("identities", "held_out"):
         for row in pq.read_table(artifact.path(f"{split}.parquet")).to_pylist():
@@ -78,7 +78,7 @@ def contents(artifact: Artifact) -> dict[str, tuple[str, int, bytes]]:
 
 
 @pytest.mark.parametrize("place", ["local", "s3"])
-def test_only_what_is_new_is_read_and_people_keep_their_ids(
+def test_only_what_is_new_is_read_and_identities_keep_their_ids(
     place: str, root: Path, tmp_path: Path, read: Counter[str], request: pytest.FixtureRequest
 ) -> None:
     store = str(tmp_path / "store") if place == "local" else request.getfixturevalue("s3_url")
@@ -95,7 +95,7 @@ def test_only_what_is_new_is_read_and_people_keep_their_ids(
     assert set(read) == {"p02/4.jpg", "p02/5.jpg", "p00/4.jpg", "a00/0.jpg"} | {
         f"p{person}/{sample}.jpg" for person in (10, 11, 12) for sample in range(3)
     }
-    old, new = people(before), people(after)
+    old, new = identities(before), identities(after)
     assert {label: row[:2] for label, row in old.items()}.items() <= {k: row[:2] for k, row in new.items()}.items()
     assert new["p02"][2] == 6
     assert len(new) == 14
@@ -153,7 +153,9 @@ def test_growing_can_be_turned_off_and_other_settings_do_not_grow(root: Path, tm
     assert run(config_of(root, store, min_samples=2)).manifest.settings["grown_from"] is None
 
 
-def test_people_who_had_too_few_images_come_in_when_more_arrive(root: Path, tmp_path: Path, read: Counter[str]) -> None:
+def test_identities_who_had_too_few_images_come_in_when_more_arrive(
+    root: Path, tmp_path: Path, read: Counter[str]
+) -> None:
     store = str(tmp_path / "store")
     draw(root, 20, range(1))
     (root / "p04" / "9.jpg").write_bytes(b"not an image")
@@ -161,14 +163,14 @@ def test_people_who_had_too_few_images_come_in_when_more_arrive(root: Path, tmp_
     (root / "p21" / "0.jpg").write_bytes(b"not an image")
     (root / "p21" / "1.jpg").write_bytes(draw_jpeg(0, 21, 1))
     before = run(config_of(root, store, min_samples=2))
-    assert {"p20", "p21"}.isdisjoint(people(before))
+    assert {"p20", "p21"}.isdisjoint(identities(before))
     read.clear()
     draw(root, 20, range(1, 3))
     draw(root, 21, range(2, 3))
     after = run(config_of(root, store, min_samples=2))
     assert sorted(read) == [f"p20/{n}.jpg" for n in range(3)] + [f"p21/{n}.jpg" for n in range(3)]
-    assert people(after)["p20"][2] == 3
-    assert people(after)["p21"][2] == 2
+    assert identities(after)["p20"][2] == 3
+    assert identities(after)["p21"][2] == 2
     rows = sorted(row["record"] for row in pq.read_table(after.path("quarantine.parquet")).to_pylist())
     assert rows == ["p04/9.jpg", "p21/0.jpg"]
 
@@ -183,15 +185,15 @@ def test_a_source_added_at_the_end_is_growth_too(root: Path, tmp_path: Path, rea
     after = run(config_of(root, store, sources=sources))
     assert after.manifest.settings["grown_from"] == before.ref.key
     assert len(read) == 6
-    assert len(people(after)) == 13
+    assert len(identities(after)) == 13
 
 
-def test_synthetic_people_can_grow_in_number(tmp_path: Path) -> None:
+def test_synthetic_identities_can_grow_in_number(tmp_path: Path) -> None:
     def settings(number: int) -> RunConfig:
         source = {"kind": "synthetic", "identities": number, "smallest": 2, "largest": 3}
         return config_of(tmp_path, str(tmp_path / "store"), sources=[source], held_out=0)
 
     before, after = run(settings(12)), run(settings(18))
     assert after.manifest.settings["grown_from"] == before.ref.key
-    assert people(before).items() <= people(after).items()
-    assert len(people(after)) == 18
+    assert identities(before).items() <= identities(after).items()
+    assert len(identities(after)) == 18

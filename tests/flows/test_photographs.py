@@ -29,5 +29,7 @@ def test_a_folder_of_photographs_goes_through_the_whole_pipeline(
     assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
     faces = artifacts["ingestion"]
     assert faces.manifest.metrics["images"] == len(list(PHOTOGRAPHS.glob("*/*.jpg")))
-    people = [pq.read_table(faces.path(f"{name}.parquet"))["label"].to_pylist() for name in ("identities", "held_out")]
-    assert sorted(people[0] + people[1]) == sorted(path.name for path in PHOTOGRAPHS.iterdir())
+    identities = [
+        pq.read_table(faces.path(f"{name}.parquet"))["label"].to_pylist() for name in ("identities", "held_out")
+    ]
+    assert sorted(identities[0] + identities[1]) == sorted(path.name for path in PHOTOGRAPHS.iterdir())

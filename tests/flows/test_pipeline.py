@@ -108,7 +108,7 @@ def test_a_run_beside_which_others_have_come_makes_only_its_report_again(finishe
         column = rows["training.head"].index(head)
         scores = read_scores(open_stage(config, run, "evaluation").path("scores.json"))
         assert rows["Held out: Accuracy"][column].startswith(
-            percent(scores["held_out"]["subjects"]["model"]["accuracy"])
+            percent(scores["held_out"]["systems"]["model"]["accuracy"])
         )
 
 

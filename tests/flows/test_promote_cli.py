@@ -88,15 +88,15 @@ def test_what_is_not_a_model_is_told(store: ArtifactStore, run_gif: Gif) -> None
 def test_decisions_can_be_asked_with_sql(store: ArtifactStore, run_gif: Gif) -> None:
     add_run(store, C)
     run_gif("promote", f"training/{A}")
-    row = Compared(set="LFW", figure="accuracy", champion=0.9, challenger=0.95, low=0.01, high=0.09)
-    enter_verdict(store, "champion", champion=A, challenger=B, promoted=True, because="better", figures=(row,))
+    row = Compared(set="LFW", metric="accuracy", champion=0.9, challenger=0.95, low=0.01, high=0.09)
+    enter_verdict(store, "champion", champion=A, challenger=B, promoted=True, because="better", metrics=(row,))
     asked = "SELECT number, kind, champion, because FROM decisions ORDER BY number"
     assert json.loads(run_gif("sql", asked, "--format", "json")) == [
         {"number": 1, "kind": "by_hand", "champion": A, "because": "by hand"},
         {"number": 2, "kind": "promoted", "champion": B, "because": "better"},
     ]
-    asked = "SELECT f.figure, f.challenger FROM (SELECT unnest(figures) AS f FROM decisions)"
-    assert json.loads(run_gif("sql", asked, "--format", "json")) == [{"figure": "accuracy", "challenger": 0.95}]
+    asked = "SELECT f.metric, f.challenger FROM (SELECT unnest(metrics) AS f FROM decisions)"
+    assert json.loads(run_gif("sql", asked, "--format", "json")) == [{"metric": "accuracy", "challenger": 0.95}]
 
 
 def test_a_policy_that_is_wrong_is_told_with_the_field(store: ArtifactStore, run_gif: Gif, tmp_path: Path) -> None:

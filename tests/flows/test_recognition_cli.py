@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from gif_core.artifacts import Artifact, ArtifactStore, begin_run, move_tag, resolve, save_run
 from gif_core.backbones import build_backbone, embed_images
-from gif_core.evaluation import SetResult, pair_figures, write_scores
+from gif_core.evaluation import SetResult, pair_metrics, write_scores
 from gif_core.heads import TokenHeads
 from gif_core.images import Faces
 from gif_core.ingestion import ingest
@@ -70,10 +70,10 @@ def save_model(folder: Path, **trained: Any) -> None:
     torch.manual_seed(0)
     model = build_backbone("iresnet_tiny", DIM)
     save_file({name: each.contiguous() for name, each in model.state_dict().items()}, folder / "backbone.safetensors")
-    save_file(TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=16.0).state_dict(), folder / "head.safetensors")
+    save_file(TokenHeads(SHAPE.length, SHAPE.vocab_size, DIM, scale=16.0).state_dict(), folder / "head.safetensors")
     about = {"backbone": "iresnet_tiny", "embedding_dim": DIM, "head": config.head, "length": SHAPE.length}
     settings = config.model_dump(mode="json")
-    (folder / "model.json").write_text(json.dumps(about | {"range": SHAPE.range, "settings": settings}))
+    (folder / "model.json").write_text(json.dumps(about | {"vocab_size": SHAPE.vocab_size, "settings": settings}))
 
 
 def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageName, Artifact]) -> None:
@@ -82,8 +82,8 @@ def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageNam
     features = np.concatenate(list(embed_images(model, faces, np.arange(len(faces)), flip=True, device=CPU)))
     result = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": len(pairs)})
     found = verify_distances(pair_distances(features, pairs.left, pairs.right), pairs.same)
-    result.subjects["model"], result.curves["model"] = pair_figures(found), found.roc
-    result.subject_flags["model"] = {"flip": True}
+    result.systems["model"], result.curves["model"] = pair_metrics(found), found.roc
+    result.system_flags["model"] = {"flip": True}
     write_scores(folder, [result], artifacts["training"].ref.key, measure_identification(config, artifacts))
 
 
@@ -96,7 +96,7 @@ def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
     scratch.mkdir()
     save_model(scratch, **trained)
     faces = open_split(publisher.artifacts, "identities")
-    people = pq.read_table(publisher.artifacts["ingestion"].path("identities.parquet"))
+    identities = pq.read_table(publisher.artifacts["ingestion"].path("identities.parquet"))
     first_N = np.unique(faces.labels_N, return_index=True)[1]
     model = build_backbone("iresnet_tiny", DIM)
     model.load_state_dict(load_file(scratch / "backbone.safetensors"))
@@ -104,8 +104,8 @@ def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
     publisher.publish(
         "separation", lambda into: save_arrays({"code_vectors": vectors}, into / "code_vectors.safetensors")
     )
-    codes = draw_codes(len(people), SHAPE, seed=0)
-    publisher.publish("tokenization", lambda into: write_code_table(into, codes, SHAPE, people))
+    codes = draw_codes(len(identities), SHAPE, seed=0)
+    publisher.publish("tokenization", lambda into: write_code_table(into, codes, SHAPE, identities))
     publisher.publish("training", lambda into: save_model(into, **trained))
     publisher.publish("evaluation", lambda into: save_evaluation(into, config, publisher.artifacts))
     return publisher.artifacts
@@ -113,7 +113,7 @@ def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store, and images of people who are enrolled, who were held out, and whom evaluation has never seen."""
+    """A store, and images of identities who are enrolled, who were held out, and whom evaluation has never seen."""
     folder = tmp_path_factory.mktemp("recognition")
     artifacts = fill_store(folder / "store")
     for split in ("identities", "held_out"):
@@ -145,7 +145,7 @@ def files(work: Path, split: str) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["reranked", "exhaustive"])
-def test_enrolled_people_are_named_and_others_are_unknown(gif: Gif, work: Path, method: str) -> None:
+def test_enrolled_identities_are_named_and_others_are_unknown(gif: Gif, work: Path, method: str) -> None:
     labels = pq.read_table(next(work.glob("store/ingestion/*/*/identities.parquet")))["label"].to_pylist()
     enrolled, strangers = files(work, "identities"), files(work, "stranger")
     printed = gif("identify", *enrolled, *strangers, "--by", method, "--top", "3", "--json")
@@ -156,30 +156,30 @@ def test_enrolled_people_are_named_and_others_are_unknown(gif: Gif, work: Path, 
         assert answers[name]["known"]
         assert (best["identity_id"], best["label"]) == (person, labels[person])
         assert best["cosine"] == pytest.approx(1, abs=1e-5)
-        assert 0 < best["chance"] < 1
+        assert 0 < best["probability"] < 1
         assert [each["cosine"] for each in answers[name]["candidates"]] == sorted(
             (each["cosine"] for each in answers[name]["candidates"]), reverse=True
         )
     assert len(strangers) == STRANGERS
-    assert not any(answers[name]["known"] for name in strangers), "the threshold was set on other people"
+    assert not any(answers[name]["known"] for name in strangers), "the threshold was set on other identities"
 
 
-def test_the_table_names_people_and_says_what_the_threshold_promises(gif: Gif, work: Path) -> None:
+def test_the_table_names_identities_and_says_what_the_threshold_promises(gif: Gif, work: Path) -> None:
     printed = gif("identify", "identities-0.jpg", "held_out-0.jpg")
     assert "person-" in printed
     assert "unknown" in printed
     strangers = len(files(work, "held_out"))
-    assert f"no more than 1.0% of {min(40, 6 * strangers)} images of {strangers} people" in printed
-    assert "% of new images of enrolled people miss it" in printed
+    assert f"no more than 1.0% of {min(40, 6 * strangers)} images of {strangers} identities" in printed
+    assert "% of new images of enrolled identities miss it" in printed
 
 
-def test_the_chances_of_all_candidates_sum_to_one(gif: Gif, work: Path) -> None:
+def test_the_probabilities_of_all_candidates_sum_to_one(gif: Gif, work: Path) -> None:
     (answer,) = map(
         json.loads, gif("identify", "held_out-0.jpg", "--by", "codes", "--top", "99", "--json").splitlines()
     )
-    assert sum(each["chance"] for each in answer["candidates"]) == pytest.approx(1, abs=1e-5)
-    chances = [each["chance"] for each in answer["candidates"]]
-    assert chances == sorted(chances, reverse=True)
+    assert sum(each["probability"] for each in answer["candidates"]) == pytest.approx(1, abs=1e-5)
+    probabilities = [each["probability"] for each in answer["candidates"]]
+    assert probabilities == sorted(probabilities, reverse=True)
 
 
 def test_features_are_printed_or_saved_and_are_those_of_evaluation(gif: Gif, work: Path) -> None:
@@ -202,12 +202,12 @@ def test_features_are_printed_or_saved_and_are_those_of_evaluation(gif: Gif, wor
 
 def test_verify_answers_by_the_threshold_of_evaluation(gif: Gif, work: Path) -> None:
     scores = json.loads(next(work.glob("store/evaluation/*/*/scores.json")).read_text())
-    figures = scores["sets"]["held_out"]["subjects"]["model"]
+    metrics = scores["sets"]["held_out"]["systems"]["model"]
     same = json.loads(gif("verify", "identities-0.jpg", "identities-0.jpg", "--json"))
     assert same["same"]
     assert same["cosine"] == pytest.approx(1, abs=1e-6)
-    assert same["threshold"] == pytest.approx(1 - figures["threshold"] / 2)
-    assert (same["accuracy"], same["far"]) == (figures["accuracy"], figures["threshold_far"])
+    assert same["threshold"] == pytest.approx(1 - metrics["threshold"] / 2)
+    assert (same["accuracy"], same["far"]) == (metrics["accuracy"], metrics["threshold_far"])
     for other in files(work, "held_out"):
         answer = json.loads(gif("verify", "identities-0.jpg", other, "--json"))
         assert answer["same"] == (answer["cosine"] > answer["threshold"])
@@ -285,21 +285,21 @@ def test_a_model_that_was_not_taught_codes_says_so_where_they_are_needed(untaugh
     assert "--by exhaustive" in printed
 
 
-def test_a_model_that_was_not_taught_codes_finds_people_by_search_and_prints_no_chances(
+def test_a_model_that_was_not_taught_codes_finds_identities_by_search_and_prints_no_probabilities(
     untaught: None, gif: Gif
 ) -> None:
     printed = gif("identify", "identities-3.jpg", "--by", "exhaustive", "--json")
     (answer,) = map(json.loads, printed.splitlines())
     assert answer["candidates"][0]["identity_id"] == 3
-    assert {each["chance"] for each in answer["candidates"]} == {None}
+    assert {each["probability"] for each in answer["candidates"]} == {None}
     assert "Nobody can be told to be unknown: this model was trained with training.code_weight=0" in gif(
         "identify", "identities-3.jpg", "--by", "exhaustive"
     )
 
 
-def test_identification_of_a_model_that_was_not_taught_codes_has_no_figures_and_says_why(
+def test_identification_of_a_model_that_was_not_taught_codes_has_no_metrics_and_says_why(
     untaught: None, tmp_path: Path
 ) -> None:
     about = json.loads(next(tmp_path.glob("store/evaluation/*/*/identification.json")).read_text())
-    assert about["subjects"] == {}
+    assert about["systems"] == {}
     assert "training.code_weight=0" in about["undefined"]

@@ -34,12 +34,12 @@ from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
 pytestmark = pytest.mark.usefixtures("prefect", "one_thread")
-PEOPLE = 24
+IDENTITIES = 24
 Place = Callable[..., RunConfig]
 
 
-def draw(root: Path, people: range, samples: int = 4) -> None:
-    for person in people:
+def draw(root: Path, identities: range, samples: int = 4) -> None:
+    for person in identities:
         (root / f"p{person:02d}").mkdir(parents=True, exist_ok=True)
         for sample in range(samples):
             (root / f"p{person:02d}" / f"{sample}.jpg").write_bytes(draw_jpeg(0, person, sample))
@@ -52,9 +52,9 @@ def config_of(place: Path, settings: dict[str, Any], *overrides: str) -> RunConf
         "tokenization": {"length": 2},
         "training": settings["training"] | {"epochs": 4},
         "evaluation": {
-            "sets": [{"kind": "held_out"}, {"kind": "synthetic_bin", "people": 40, "pairs": 200}],
+            "sets": [{"kind": "held_out"}, {"kind": "synthetic_bin", "identities": 40, "pairs": 200}],
             "pairs": 40,
-            "subjects": ["model"],
+            "systems": ["model"],
         },
         "execution": {"workers": 1},
     }
@@ -67,7 +67,7 @@ def crowned(
 ) -> Path:
     """A place with faces and a store, whose run has become champion."""
     place = tmp_path_factory.mktemp("crowned")
-    draw(place / "faces", range(PEOPLE))
+    draw(place / "faces", range(IDENTITIES))
     config = config_of(place, tiny_settings)
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         record = gif(config)
@@ -124,11 +124,11 @@ def test_nothing_new_ends_at_once_and_says_so(copied: Place) -> None:
     assert read_history(store) == decisions
 
 
-def test_new_people_get_codes_beside_those_of_the_others_and_the_challenger_starts_from_the_champion(
+def test_new_identities_get_codes_beside_those_of_the_others_and_the_challenger_starts_from_the_champion(
     copied: Place,
 ) -> None:
     config = copied()
-    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    draw(faces(config), range(IDENTITIES, IDENTITIES + 6))
     old = ArtifactStore(config.store).open(ArtifactStore(config.store).ref("training", champion(config)))
     state = retrain(config, policy(training={"learning_rate_share": 1e-9}), return_state=True)
     decision = state.result().decision
@@ -137,7 +137,7 @@ def test_new_people_get_codes_beside_those_of_the_others_and_the_challenger_star
     assert list(run.stages) == list(STAGES)
     made = {stage: artifact(config, stage, run.stages[stage].key) for stage in STAGES}
 
-    assert made["embedding"].manifest.metrics["parts_computed"] == 1, "that of the new people"
+    assert made["embedding"].manifest.metrics["parts_computed"] == 1, "that of the new identities"
     assert len(pq.read_table(made["ingestion"].path("identities.parquet"))) == 21
     before = {stage: artifact(config, stage, source.key) for stage, source in old.manifest.inputs.items()}
     vectors = [open_code_vectors(each["separation"]) for each in (before, made)]
@@ -145,7 +145,7 @@ def test_new_people_get_codes_beside_those_of_the_others_and_the_challenger_star
     codes = [read_codes(each["tokenization"].path("codes.duckdb"))[0] for each in (before, made)]
     np.testing.assert_array_equal(codes[1][:18], codes[0])
     assert len(np.unique(codes[1], axis=0)) == 21
-    assert (decision.codes.action, decision.codes.new_people) == ("extend", 3)
+    assert (decision.codes.action, decision.codes.new_identities) == ("extend", 3)
     assert decision.codes.occupancy == pytest.approx(21 / 25)
     assert decision.codes.separation == made["separation"].manifest.metrics["min_distance"]
 
@@ -158,12 +158,12 @@ def test_new_people_get_codes_beside_those_of_the_others_and_the_challenger_star
     assert scored["champion"].manifest.inputs["training"].key == old.ref.key
     assert scored["challenger"].ref == made["evaluation"].ref
     assert len({each.manifest.inputs["ingestion"].key for each in scored.values()}) == 1
-    assert [row.set for row in decision.figures] == ["held_out", "synthetic-LFW"]
+    assert [row.set for row in decision.metrics] == ["held_out", "synthetic-LFW"]
     assert scored["champion"].ref.key in made["reporting"].manifest.settings["beside"], "the report shows both"
 
     assert decision.kind == "kept", "it has learned nothing"
-    assert decision.because.startswith("no figure is above by more than chance explains")
-    assert (False, decision.because) == judge(decision.figures)
+    assert decision.because.startswith("no metric is above by more than chance explains")
+    assert (False, decision.because) == judge(decision.metrics)
     assert champion(config) == old.ref.key
     assert f"training/{old.ref.key[:12]} stays champion" in state.message
     assert "| Held out: Accuracy |" in shown(state)
@@ -175,9 +175,9 @@ def test_new_people_get_codes_beside_those_of_the_others_and_the_challenger_star
 
 def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_reason(copied: Place) -> None:
     """The interval is narrow, for the models are small; the reasons are those of the rule."""
-    config = copied("evaluation.sets=[{kind: synthetic_bin, people: 40, pairs: 200}]")
+    config = copied("evaluation.sets=[{kind: synthetic_bin, identities: 40, pairs: 200}]")
     good, narrow = champion(config), {"replicas": 200, "confidence": 0.51}
-    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    draw(faces(config), range(IDENTITIES, IDENTITIES + 6))
     ruinous = policy(promotion=narrow, training={"learning_rate_share": 1e4})
     refused = retrain(config, ruinous)
     assert refused.outcome == "kept"
@@ -187,7 +187,7 @@ def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_re
 
     store, ruined = ArtifactStore(config.store), str(refused.decision.challenger)
     promote(store, store.open(store.ref("training", ruined)), because="to see what happens")
-    draw(faces(config), range(PEOPLE + 6, PEOPLE + 8))
+    draw(faces(config), range(IDENTITIES + 6, IDENTITIES + 8))
     promoted = retrain(config, policy(promotion=narrow, training={"fine_tune": "never"}))
     assert promoted.outcome == "promoted"
     assert promoted.decision is not None
@@ -200,7 +200,7 @@ def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_re
 
 def test_codes_are_made_anew_when_the_tree_would_be_too_full(copied: Place) -> None:
     config = copied()
-    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    draw(faces(config), range(IDENTITIES, IDENTITIES + 6))
     decision = retrain(config, policy(codes={"fullest": 0.8})).decision
     assert decision is not None
     assert decision.codes is not None
@@ -248,7 +248,7 @@ def test_a_retraining_that_fails_between_its_stages_is_recorded_and_whatever_pre
     config = copied()
     model = artifact(config, "training", champion(config))
     codes = artifact(config, "tokenization", model.manifest.inputs["tokenization"].key)
-    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    draw(faces(config), range(IDENTITIES, IDENTITIES + 6))
     for part, file, stage in ((codes, "codes.parquet", None), (model, "backbone.safetensors", "evaluation")):
         before = len(kept_by_prefect(config))
         with damaged(part, file):
@@ -276,7 +276,7 @@ def test_a_killed_retraining_is_carried_on_by_the_next_and_decides_once(
     moment: str, copied: Place, tmp_path: Path, start_gif: Callable[..., BaseProcess]
 ) -> None:
     config = copied()
-    draw(faces(config), range(PEOPLE, PEOPLE + 6))
+    draw(faces(config), range(IDENTITIES, IDENTITIES + 6))
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     store, before = Path(config.store), champion(config)
     pattern = f"training/*/*/{MARKER}" if moment == "training" else "decisions/champion/000002.json"

@@ -24,7 +24,7 @@ from schemas.retraining import Decision
 from schemas.stages import STAGES
 
 PROJECT = Path(__file__).parents[2]
-PEOPLE, SECONDS = 24, 20
+IDENTITIES, SECONDS = 24, 20
 RETRAIN = DeploymentFilter(name=DeploymentFilterName(any_=["retrain"]))
 Running = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 Cli = Callable[..., str]
@@ -75,8 +75,8 @@ def worker(
         yield log
 
 
-def draw(root: Path, people: range) -> None:
-    for person in people:
+def draw(root: Path, identities: range) -> None:
+    for person in identities:
         (root / f"p{person:02d}").mkdir(parents=True)
         for sample in range(4):
             (root / f"p{person:02d}" / f"{sample}.jpg").write_bytes(draw_jpeg(0, person, sample))
@@ -88,7 +88,7 @@ def settings_of(tiny: dict[str, Any], faces: Path, store: str) -> dict[str, Any]
         "store": store,
         "ingestion": {"sources": [{"kind": "folder", "path": str(faces)}], "held_out": 0.3},
         "tokenization": {"length": 2},
-        "evaluation": {"sets": [{"kind": "held_out"}], "pairs": 40, "subjects": ["model"], "identification": None},
+        "evaluation": {"sets": [{"kind": "held_out"}], "pairs": 40, "systems": ["model"], "identification": None},
         "execution": {"workers": 1},
     }
 
@@ -106,13 +106,13 @@ def told(client: SyncPrefectClient, words: str) -> bool:
 @pytest.fixture
 def settings(tmp_path: Path, s3_url: str, tiny_settings: dict[str, Any]) -> dict[str, Any]:
     """A run on a folder of faces, with its store on S3."""
-    draw(tmp_path / "faces", range(PEOPLE))
+    draw(tmp_path / "faces", range(IDENTITIES))
     return settings_of(tiny_settings, tmp_path / "faces", s3_url)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_the_schedule_notices_new_people_and_decides_for_the_right_reason(
+def test_the_schedule_notices_new_identities_and_decides_for_the_right_reason(
     worker: Path, prefect_cli: Cli, prefect: str, settings: dict[str, Any], wait: Callable[..., None]
 ) -> None:
     first = retrain(settings).decision  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_from_the_deployed_pipeline_to_a_schedule_that_finds_nothing_new(
 
 
 def grow(settings: dict[str, Any]) -> None:
-    draw(Path(settings["ingestion"]["sources"][0]["path"]), range(PEOPLE, PEOPLE + 6))
+    draw(Path(settings["ingestion"]["sources"][0]["path"]), range(IDENTITIES, IDENTITIES + 6))
 
 
 def schedule(prefect_cli: Cli, settings: dict[str, Any]) -> None:
@@ -161,12 +161,12 @@ def schedule(prefect_cli: Cli, settings: dict[str, Any]) -> None:
 
 
 def check_challenge(store: ArtifactStore, decision: Decision, before: str) -> None:
-    """The challenger was trained on everybody and measured on the champion's sets, and the tag is where it belongs."""
+    """The challenger was trained on all identities and measured on the champion's sets, and the tag is right."""
     run = next(run for run in list_runs(store) if run.run_id == decision.run_id)
     assert run.state == "completed"
     assert list(run.stages) == list(STAGES)
-    people = store.open(store.ref("ingestion", str(decision.ingestion))).path("identities.parquet")
-    assert pq.read_metadata(people).num_rows == 21
+    identities = store.open(store.ref("ingestion", str(decision.ingestion))).path("identities.parquet")
+    assert pq.read_metadata(identities).num_rows == 21
     assert store.open(store.ref("embedding", run.stages["embedding"].key)).manifest.metrics["parts_computed"] == 1
     assert decision.codes is not None
     assert (decision.codes.action, decision.fine_tuned) == ("extend", True)
@@ -175,8 +175,8 @@ def check_challenge(store: ArtifactStore, decision: Decision, before: str) -> No
         for name, key in decision.evaluations.items()
     }
     assert trained == {"champion": before, "challenger": decision.challenger}
-    assert [row.set for row in decision.figures] == ["held_out"]
-    promoted, because = judge(decision.figures)
+    assert [row.set for row in decision.metrics] == ["held_out"]
+    promoted, because = judge(decision.metrics)
     assert (decision.kind, decision.because) == ("promoted" if promoted else "kept", because)
     tag = read_tag(store, "training", "champion")
     assert tag is not None

@@ -85,7 +85,7 @@ class SmallRun:
         self.inputs[stage] = self.store.open(ref)
 
     @property
-    def people(self) -> pa.Table:
+    def identities(self) -> pa.Table:
         return pq.read_table(self.inputs["ingestion"].path("identities.parquet"))
 
     def report(self, path: Path, runs: Sequence[ScoredRun] = ()) -> str:
@@ -98,10 +98,10 @@ def write_faces(run: SmallRun) -> None:
         readers = [open_reader(source) for source in run.config.ingestion.sources]
         list(ingest(run.config.ingestion, readers, draft.folder))
         path = draft.folder / "identities.parquet"
-        people = pq.read_table(path)
-        labels = [HOSTILE, *people["label"].to_pylist()[1:]]
-        place = people.column_names.index("label")
-        pq.write_table(people.set_column(place, "label", pa.array(labels)), path)
+        identities = pq.read_table(path)
+        labels = [HOSTILE, *identities["label"].to_pylist()[1:]]
+        place = identities.column_names.index("label")
+        pq.write_table(identities.set_column(place, "label", pa.array(labels)), path)
 
 
 def write_vectors(run: SmallRun) -> None:
@@ -134,16 +134,16 @@ def write_separation(run: SmallRun) -> None:
 
 
 def write_codes(run: SmallRun) -> None:
-    people = run.people
-    shape = code_shape(len(people), run.config.tokenization.model_copy(update={"length": 2}))
-    codes = np.array([divmod(i, shape.range) for i in range(len(people))], np.int32)
+    identities = run.identities
+    shape = code_shape(len(identities), run.config.tokenization.model_copy(update={"length": 2}))
+    codes = np.array([divmod(i, shape.vocab_size) for i in range(len(identities))], np.int32)
     with run.publish("tokenization") as draft:
-        write_code_table(draft.folder, codes, shape, people)
-        vectors = np.eye(len(people), 16, dtype=np.float32) + 0.1
+        write_code_table(draft.folder, codes, shape, identities)
+        vectors = np.eye(len(identities), 16, dtype=np.float32) + 0.1
         quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
         pq.write_table(quality, draft.folder / QUALITY_FILE)
-        draft.metrics |= {"identities": len(people), "length": shape.length, "range": shape.range}
-        draft.metrics["occupancy"] = len(people) / shape.capacity(0)
+        draft.metrics |= {"identities": len(identities), "length": shape.length, "vocab_size": shape.vocab_size}
+        draft.metrics["occupancy"] = len(identities) / shape.capacity(0)
 
 
 def write_training(run: SmallRun) -> None:
@@ -157,7 +157,7 @@ def write_training(run: SmallRun) -> None:
             for step in range(1, STEPS + 1):
                 curves = dict.fromkeys((*names, *last, "images_per_second"), 1 / step)
                 writer.add(step, curves | {"skipped": run.skipped.get(step, 0)})
-            writer.add(STEPS, {"verification_accuracy": 0.75})
+            writer.add(STEPS, {"val_accuracy": 0.75})
         draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5} | last
 
 
@@ -166,33 +166,35 @@ def write_scores(run: SmallRun) -> None:
     held_out = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": 1500, "same": 750})
     if run.config.ingestion.held_out:
         rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
-        for subject, accuracy in {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}.items():
-            figures = {"accuracy": accuracy, "accuracy_std": 0.01, "threshold": 1.2}
-            held_out.subjects[subject], held_out.curves[subject] = figures | rates, roc
-            held_out.subject_flags[subject] = {"flip": subject == "model"}
+        for system, accuracy in {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}.items():
+            metrics = {"accuracy": accuracy, "accuracy_std": 0.01, "threshold": 1.2}
+            held_out.systems[system], held_out.curves[system] = metrics | rates, roc
+            held_out.system_flags[system] = {"flip": system == "model"}
         held_out.errors = [error(same=same, distance=distance) for same, distance in ((False, 0.11), (True, 3.33))]
     else:
         held_out.undefined = NOBODY
     with run.publish("evaluation") as draft:
         score_files.write_scores(draft.folder, [held_out, *other_sets(roc)], "0" * 64)
-        draft.metrics |= {f"{name}_accuracy": figures["accuracy"] for name, figures in held_out.subjects.items()}
+        draft.metrics |= {f"{name}_accuracy": metrics["accuracy"] for name, metrics in held_out.systems.items()}
 
 
 def other_sets(roc: Roc) -> list[SetResult]:
     lfw = SetResult("lfw", "bin", "pairs-1", {"flip": True}, {"pairs": 6000, "same": 3000})
-    lfw.subjects, lfw.curves = {"model": {"accuracy": 0.91234}}, {"model": roc}
+    lfw.systems, lfw.curves = {"model": {"accuracy": 0.91234}}, {"model": roc}
     flags = {"flip": True, "detector_score": False, "norm": True}
     ijb = SetResult("IJB-C", "ijb", "ijb-1", flags, {"templates": 40, "pairs": 900})
-    ijb.subjects = {"model": {"tar_at_far_0.0001": 0.5432, "tpir_at_fpir_0.01": 0.4, "rank_1": 0.66}}
+    ijb.systems = {"model": {"tar_at_far_0.0001": 0.5432, "tpir_at_fpir_0.01": 0.4, "rank_1": 0.66}}
     ijb.curves, ijb.ranks = {"model": roc}, {"model": np.array([0.66, 0.7, 0.8])}
-    one_class = SetResult("twins", "parquet", "pairs-1", {"flip": True}, {"pairs": 8, "same": 8}, undefined=ONE_CLASS)
+    one_class = SetResult(
+        "synthetic sets", "parquet", "pairs-1", {"flip": True}, {"pairs": 8, "same": 8}, undefined=ONE_CLASS
+    )
     return [lfw, ijb, one_class]
 
 
 def error(*, same: bool, distance: float) -> dict[str, object]:
     image = cv2.imencode(".jpg", np.full((112, 112, 3), 90, np.uint8))[1].tobytes()
     images = {"left": 1, "right": 2, "left_image": image, "right_image": image}
-    return {"subject": "model", "same": same, "distance": distance, "threshold": 1.2} | images
+    return {"system": "model", "same": same, "distance": distance, "threshold": 1.2} | images
 
 
 @pytest.fixture(scope="session")

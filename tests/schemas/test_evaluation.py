@@ -4,7 +4,7 @@ from schemas.evaluation import SET_KINDS, EvaluationConfig
 from schemas.loading import ConfigError, load_config
 
 
-def test_held_out_people_are_the_default() -> None:
+def test_held_out_identities_are_the_default() -> None:
     assert [each.title for each in EvaluationConfig().sets] == ["held_out"]
 
 

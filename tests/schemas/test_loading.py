@@ -32,7 +32,7 @@ def test_the_paper_presets_have_the_papers_settings(name: str) -> None:
     assert (training.batch_size, training.gamma) == (512, 1.0)
     assert (config.separation.learning_rate, config.separation.epochs) == (0.1, 1000)
     assert (config.separation.batch_size, config.separation.temperature) == (2048, 2.0)
-    assert config.tokenization.largest_range == 20
+    assert config.tokenization.max_vocab_size == 20
     assert (config.embedding.model, config.embedding.pretrained) == ("ViT-B-32", "openai")
     assert config.ingestion.held_out == 0
 
@@ -67,7 +67,7 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("tokenization.lenght=4", ["tokenization.lenght", "= 4", "did you mean 'length'?", "largest_range"]),
+        ("tokenization.lenght=4", ["tokenization.lenght", "= 4", "did you mean 'length'?", "max_vocab_size"]),
         ("tokenization.length=-1", ["tokenization.length", "= -1", "greater than 0"]),
         ("training.backbone=resnet", ["training.backbone", "'resnet'", "'iresnet100'"]),
         ("training.gamma=.nan", ["training.gamma", "finite number"]),
@@ -143,7 +143,7 @@ def test_device_and_workers_are_in_no_stages_settings() -> None:
 
 
 def test_what_no_weight_depends_on_is_in_no_settings_of_training() -> None:
-    config, other = load_config("demo"), load_config("demo", ["training.verified_pairs=0", "training.max_skipped=99"])
+    config, other = load_config("demo"), load_config("demo", ["training.val_pairs=0", "training.max_skipped=99"])
     assert config.settings("training") == other.settings("training")
 
 

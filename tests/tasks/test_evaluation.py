@@ -17,7 +17,7 @@ from gif_core.artifacts import Artifact, ArtifactStore, find_leftovers
 from gif_core.artifacts.parts import parts_of
 from gif_core.backbones import build_backbone
 from gif_core.ingestion import ingest
-from gif_core.protocols.sets import write_bin_twin, write_ijb_twin
+from gif_core.protocols.sets import write_synthetic_bin, write_synthetic_ijb
 from gif_core.protocols.sets.files import EvaluationFileError
 from gif_core.readers import open_reader
 from gif_core.writers import Crowd, Face, write_pair_file
@@ -72,7 +72,7 @@ def run(tmp_path: Path, store: ArtifactStore, without_flow: None) -> Run:
     }
 
     def make(sets: list[dict[str, Any]], *, refresh: bool = False, **settings: Any) -> Artifact:
-        given = {"sets": sets, "pairs": 40, "subjects": ["raw_pixels", "model"], **settings}
+        given = {"sets": sets, "pairs": 40, "systems": ["raw_pixels", "model"], **settings}
         config = RunConfig.model_validate(
             {
                 "store": str(tmp_path / "store"),
@@ -106,8 +106,8 @@ def jpeg(seed: int) -> bytes:
 
 
 def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) -> None:
-    bin_path = write_bin_twin(tmp_path / "bin", people=4, pairs=20, seed=5)
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    bin_path = write_synthetic_bin(tmp_path / "bin", identities=4, pairs=20, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     rows = {"left": [jpeg(n) for n in range(20)], "right": [jpeg(n // 2) for n in range(20)]}
     pq.write_table(pa.table({**rows, "same": [n % 2 == 0 for n in range(20)]}), tmp_path / "mine.parquet")
     for person in ("A", "B"):
@@ -123,8 +123,8 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
             {"kind": "lfw", "folder": str(tmp_path / "lfw"), "pairs": str(tmp_path / "pairs.txt")},
             {"kind": "parquet", "path": str(tmp_path / "mine.parquet")},
             {"kind": "ijb", "path": str(tree), "name": "IJB-C"},
-            {"kind": "synthetic_bin", "people": 3, "pairs": 10},
-            {"kind": "synthetic_ijb", "people": 4, "norm": False},
+            {"kind": "synthetic_bin", "identities": 3, "pairs": 10},
+            {"kind": "synthetic_ijb", "identities": 4, "norm": False},
         ]
     )
     sets = sets_of(artifact)
@@ -132,31 +132,31 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
     assert list(sets) == [*pair_sets[:4], "IJB-C", "synthetic-LFW", "synthetic-IJB-C"]
     assert [sets[name]["pairs"] for name in pair_sets] == [40, 40, 10, 20, 20]
     for name in pair_sets:
-        assert list(sets[name]["subjects"]) == ["raw_pixels", "model"]
+        assert list(sets[name]["systems"]) == ["raw_pixels", "model"]
         assert sets[name]["protocol"] == "pairs-1"
         assert sets[name]["flags"] == {"folds": 10}
-        assert sets[name]["subject_flags"] == {"raw_pixels": {"flip": False}, "model": {"flip": True}}
-        assert 0 <= sets[name]["subjects"]["model"]["accuracy"] <= 1
+        assert sets[name]["system_flags"] == {"raw_pixels": {"flip": False}, "model": {"flip": True}}
+        assert 0 <= sets[name]["systems"]["model"]["accuracy"] <= 1
     assert sets["IJB-C"]["flags"] == {"flip": True, "detector_score": True, "norm": True}
     assert sets["synthetic-IJB-C"]["flags"]["norm"] is False
-    figures = sets["IJB-C"]["subjects"]["model"]
-    assert [name for name in figures if name.startswith("tar")] == [
+    metrics = sets["IJB-C"]["systems"]["model"]
+    assert [name for name in metrics if name.startswith("tar")] == [
         f"tar_at_far_{10.0**-power:g}" for power in range(6, 0, -1)
     ]
-    assert figures["tpir_at_fpir_0.01"] + figures["fnir_at_fpir_0.01"] == pytest.approx(1)
-    assert figures["rank_1"] <= figures["rank_5"] <= figures["rank_10"] == 1.0
+    assert metrics["tpir_at_fpir_0.01"] + metrics["fnir_at_fpir_0.01"] == pytest.approx(1)
+    assert metrics["rank_1"] <= metrics["rank_5"] <= metrics["rank_10"] == 1.0
     rows_of = pq.read_table(artifact.path("scores.parquet")).to_pylist()
-    flat = {(row["set"], row["subject"], row["figure"]): row["value"] for row in rows_of}
-    assert flat["IJB-C", "model", "rank_1"] == figures["rank_1"]
-    flags = {(row["set"], row["subject"]): json.loads(row["flags"]) for row in rows_of}
+    flat = {(row["set"], row["system"], row["metric"]): row["value"] for row in rows_of}
+    assert flat["IJB-C", "model", "rank_1"] == metrics["rank_1"]
+    flags = {(row["set"], row["system"]): json.loads(row["flags"]) for row in rows_of}
     assert flags["LFW", "model"] == {"flip": True, "folds": 10}
     assert flags["LFW", "raw_pixels"] == {"flip": False, "folds": 10}, "no mirror is added to them"
     assert flags["IJB-C", "model"] == {"flip": True, "detector_score": True, "norm": True}
     names = pq.read_table(artifact.path("metrics.parquet"))["name"].to_pylist()
     assert names == ["/".join(key) for key in flat]
-    curves = pq.read_table(artifact.path("roc.parquet")).select(["set", "subject"]).to_pylist()
+    curves = pq.read_table(artifact.path("roc.parquet")).select(["set", "system"]).to_pylist()
     assert {tuple(row.values()) for row in curves} == {
-        (name, subject) for name in sets for subject in sets[name]["subjects"]
+        (name, system) for name in sets for system in sets[name]["systems"]
     }
     for row in pq.read_table(artifact.path("errors.parquet")).to_pylist():
         assert row["same"] == (row["distance"] >= row["threshold"]), "all of them are errors"
@@ -168,7 +168,7 @@ def test_identification_says_why_a_model_has_none_and_can_be_left_out(run: Run) 
     artifact = run([{"kind": "held_out"}])
     about = json.loads(artifact.path("identification.json").read_text())
     assert "does not read codes" in about["undefined"]
-    assert about["subjects"] == {}
+    assert about["systems"] == {}
     assert "identification" not in sets_of(artifact)
     assert "identification.json" not in run([{"kind": "held_out"}], identification=None).names()
 
@@ -179,20 +179,22 @@ def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, t
     artifact = run([{"kind": "bin", "path": str(tmp_path / "pairs.bin")}, {"kind": "held_out"}])
     sets = sets_of(artifact)
     assert sets["pairs"]["undefined"].startswith("all 12 pairs are of one person: FAR is undefined")
-    assert sets["pairs"]["subjects"] == {}
-    assert sets["held_out"]["subjects"]["model"]["accuracy"] > 0
+    assert sets["pairs"]["systems"] == {}
+    assert sets["held_out"]["systems"]["model"]["accuracy"] > 0
     assert "FAR is undefined" in str(artifact.manifest.metrics["pairs/undefined"])
 
 
 def test_a_set_whose_pairs_cannot_be_drawn_says_why_and_the_others_go_on(run: Run) -> None:
-    sets = sets_of(run([{"kind": "synthetic_bin", "people": 3, "pairs": 5}, {"kind": "held_out"}], subjects=["model"]))
+    sets = sets_of(
+        run([{"kind": "synthetic_bin", "identities": 3, "pairs": 5}, {"kind": "held_out"}], systems=["model"])
+    )
     assert sets["synthetic-LFW"]["undefined"] == "5 same and 5 different pairs are too few for 10 folds"
-    assert sets["held_out"]["subjects"]["model"]["accuracy"] > 0
+    assert sets["held_out"]["systems"]["model"]["accuracy"] > 0
     assert "are too few for 1000 folds" in sets_of(run([{"kind": "held_out"}], folds=1000))["held_out"]["undefined"]
 
 
 def test_other_flags_reuse_the_features(run: Run, store: ArtifactStore, tmp_path: Path) -> None:
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     given = {"kind": "ijb", "path": str(tree), "name": "IJB-C"}
     first = run([given])
     assert first.manifest.metrics["parts_computed"] == 1
@@ -206,8 +208,8 @@ def test_other_flags_reuse_the_features(run: Run, store: ArtifactStore, tmp_path
 
 
 def test_the_key_follows_what_a_set_holds_and_not_its_place(run: Run, tmp_path: Path) -> None:
-    first = write_ijb_twin(tmp_path / "one", people=4, seed=5)
-    second = write_ijb_twin(tmp_path / "two", people=4, seed=5)
+    first = write_synthetic_ijb(tmp_path / "one", identities=4, seed=5)
+    second = write_synthetic_ijb(tmp_path / "two", identities=4, seed=5)
     keys = [run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]).ref.key for tree in (first, second)]
     assert keys[0] == keys[1]
     (second / "loose_crop/1.jpg").write_bytes((second / "loose_crop/2.jpg").read_bytes())
@@ -215,25 +217,25 @@ def test_the_key_follows_what_a_set_holds_and_not_its_place(run: Run, tmp_path: 
 
 
 def test_a_tree_without_galleries_has_its_verification(run: Run, tmp_path: Path) -> None:
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     for path in (tree / "meta").glob("*1N*"):
         path.unlink()
     found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
     assert found["undefined"] == "1:N: the set has no files of galleries and probes"
-    assert "tar_at_far_0.0001" in found["subjects"]["model"]
+    assert "tar_at_far_0.0001" in found["systems"]["model"]
 
 
 def test_a_gallery_in_which_no_probe_is_enrolled_is_named(run: Run, tmp_path: Path) -> None:
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     probes = tree / "meta/ijbc_1N_probe_mixed.csv"
     head, *rows = probes.read_text().splitlines(keepends=True)
     probes.write_text(head + "".join(row for row in rows if row.endswith((",1\n", ",3\n"))))
     found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
-    assert found["undefined"] == "1:N: no probe has its subject in gallery G2: nobody can be identified"
+    assert found["undefined"] == "1:N: no probe has its system in gallery G2: nobody can be identified"
 
 
 def test_an_image_of_a_tree_that_is_missing_is_told_before_any_is_embedded(run: Run, tmp_path: Path) -> None:
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     (tree / "loose_crop/3.jpg").unlink()
     words = r"face_tid_mid\.txt, line 3, column 1 \(image\): there is no image loose_crop/3\.jpg"
     with pytest.raises(EvaluationFileError, match=words):
@@ -241,7 +243,7 @@ def test_an_image_of_a_tree_that_is_missing_is_told_before_any_is_embedded(run: 
 
 
 def test_a_broken_tree_stops_the_stage_with_file_line_and_column(run: Run, tmp_path: Path) -> None:
-    tree = write_ijb_twin(tmp_path / "ijb", people=4, seed=5)
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
     path = tree / "meta/ijbc_template_pair_label.txt"
     path.write_text(path.read_text().replace(" 1\n", " yes\n", 1))
     with pytest.raises(EvaluationFileError, match=r"pair_label\.txt, line 1, column 3 \(same\)"):

@@ -16,7 +16,7 @@ from tasks import progress
 from tasks.progress import track
 
 
-def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_figures(
+def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_metrics(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     note = "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71  unseen 93.1%  img/s 812"
@@ -28,7 +28,7 @@ def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_figures(
 
 
 @pytest.mark.usefixtures("prefect")
-def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_figures(
+def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(progress, "UI_SECONDS", 0.0)

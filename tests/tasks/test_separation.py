@@ -1,4 +1,4 @@
-"""The separation task: its files and figures, carried on after a failure, made anew on demand, shared by processes."""
+"""The separation task: its files and metrics, carried on after a failure, made anew on demand, shared by processes."""
 
 from collections.abc import Callable
 from pathlib import Path

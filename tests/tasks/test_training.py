@@ -1,4 +1,4 @@
-"""The training task: its files and figures, carried on after a failure, made anew on demand, shared by processes."""
+"""The training task: its files and metrics, carried on after a failure, made anew on demand, shared by processes."""
 
 import json
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
 from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactStore, Draft, StoreAwayError
-from gif_core.protocols.sets import write_bin_twin
+from gif_core.protocols.sets import write_synthetic_bin
 from gif_core.runtime import ProcessGroup
 from gif_core.tokenization import CodeShape, write_code_table
 from gif_core.training import TrainingReport, load_backbone, open_checkpoints, run_job, save_model
@@ -28,7 +28,7 @@ from schemas.training import TrainingJob
 from tasks import training as tasks
 from tasks.training import describe, training
 
-PEOPLE, SAMPLES, DIM = 12, 4, 16
+IDENTITIES, SAMPLES, DIM = 12, 4, 16
 Run = Callable[..., Artifact]
 
 
@@ -41,14 +41,14 @@ def publish(
         return store.publish(draft)
 
 
-def people(count: int, name: str = "p") -> pa.Table:
+def identities(count: int, name: str = "p") -> pa.Table:
     labels = [f"{name}{number}" for number in range(count)]
     return pa.table({"identity_id": np.arange(count), "label": labels, "num_samples": np.full(count, SAMPLES)})
 
 
-def write_codes(folder: Path, count: int = PEOPLE, name: str = "p") -> None:
+def write_codes(folder: Path, count: int = IDENTITIES, name: str = "p") -> None:
     codes = np.stack([np.arange(count) // 9, np.arange(count) // 3 % 3, np.arange(count) % 3], axis=1)
-    write_code_table(folder, codes, CodeShape(3, 3), people(count, name))
+    write_code_table(folder, codes, CodeShape(3, 3), identities(count, name))
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def inputs(store: ArtifactStore, write_shard: Callable[..., Path]) -> dict[Stage
     rng = np.random.default_rng(0)
 
     def write_faces(folder: Path) -> None:
-        for split, count in (("identities", PEOPLE), ("held_out", 5)):
+        for split, count in (("identities", IDENTITIES), ("held_out", 5)):
             images = rng.integers(0, 255, size=(count * SAMPLES, 112, 112, 3)).astype(np.uint8)
             encoded = [cv2.imencode(".png", image)[1].tobytes() for image in images]
             rows = [(row // SAMPLES, f"{row}.png", image) for row, image in enumerate(encoded)]
             write_shard(folder / f"{split}-00000.arrow", rows, len(rows))
-            pq.write_table(people(count), folder / f"{split}.parquet")
+            pq.write_table(identities(count), folder / f"{split}.parquet")
 
     def write_vectors(folder: Path) -> None:
-        vectors = rng.normal(size=(PEOPLE, DIM)).astype(np.float32)
+        vectors = rng.normal(size=(IDENTITIES, DIM)).astype(np.float32)
         unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         save_file({"code_vectors": unit}, folder / "code_vectors.safetensors")
 
@@ -88,7 +88,7 @@ def run(store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str
             "epochs": 3,
             "batch_size": 16,
             "learning_rate": 0.001,
-            "verified_pairs": 20,
+            "val_pairs": 20,
         }
         settings = {
             "store": str(tmp_path / "store"),
@@ -106,16 +106,16 @@ def weights(artifact: Artifact) -> dict[str, torch.Tensor]:
 
 
 def test_files_of_pairs_that_evaluation_has_are_verified_after_every_epoch(run: Run, tmp_path: Path) -> None:
-    path = write_bin_twin(tmp_path / "pairs", people=8, pairs=20, seed=1)
+    path = write_synthetic_bin(tmp_path / "pairs", identities=8, pairs=20, seed=1)
     sets = [{"kind": "held_out"}, {"kind": "bin", "path": str(path), "label": "LFW"}, {"kind": "synthetic_bin"}]
     metrics = pq.read_table(run(evaluation={"sets": sets}).path("metrics.parquet"))
-    verified = {name for name in metrics["name"].to_pylist() if name.startswith("verification_accuracy")}
-    assert verified == {"verification_accuracy", "verification_accuracy/LFW"}
-    rows = metrics.filter(pa.compute.equal(metrics["name"], "verification_accuracy/LFW"))
+    verified = {name for name in metrics["name"].to_pylist() if name.startswith("val_accuracy")}
+    assert verified == {"val_accuracy", "val_accuracy/LFW"}
+    rows = metrics.filter(pa.compute.equal(metrics["name"], "val_accuracy/LFW"))
     assert rows["step"].to_pylist() == [3, 6, 9]
 
 
-def test_it_publishes_weights_figures_events_and_what_they_belong_to(
+def test_it_publishes_weights_metrics_events_and_what_they_belong_to(
     run: Run, inputs: dict[StageName, ArtifactRef], tmp_path: Path
 ) -> None:
     artifact = run()
@@ -123,18 +123,23 @@ def test_it_publishes_weights_figures_events_and_what_they_belong_to(
     assert names == ["backbone.safetensors", "head.safetensors", "metrics.parquet", "model.json"]
     assert len(artifact.names("tensorboard/events")) == 1
     known = json.loads(artifact.path("model.json").read_text())
-    assert (known["backbone"], known["embedding_dim"], known["length"], known["range"]) == ("iresnet_tiny", DIM, 3, 3)
+    assert (known["backbone"], known["embedding_dim"], known["length"], known["vocab_size"]) == (
+        "iresnet_tiny",
+        DIM,
+        3,
+        3,
+    )
     assert known["codes"] == inputs["tokenization"].key
     assert known["settings"]["epochs"] == 3
     metrics = pq.read_table(artifact.path("metrics.parquet"))
     steps = metrics.filter(pa.compute.equal(metrics["name"], "loss"))["step"].to_pylist()
     assert steps == list(range(1, 10))
-    verified = metrics.filter(pa.compute.equal(metrics["name"], "verification_accuracy"))
+    verified = metrics.filter(pa.compute.equal(metrics["name"], "val_accuracy"))
     assert verified["step"].to_pylist() == [3, 6, 9]
-    figures = artifact.manifest.metrics
-    assert figures["steps"] == 9
-    assert 0 <= figures["verification_accuracy"] <= 1
-    assert {"loss", "code_accuracy", "alignment", "images_per_second"} < set(figures)
+    metrics = artifact.manifest.metrics
+    assert metrics["steps"] == 9
+    assert 0 <= metrics["val_accuracy"] <= 1
+    assert {"loss", "code_accuracy", "alignment", "images_per_second"} < set(metrics)
     model = load_backbone(artifact.path("backbone.safetensors"), artifact.path("model.json"))
     assert model(torch.zeros(1, 3, 112, 112)).shape == (1, DIM)
     assert not list((tmp_path / "store" / "checkpoints").rglob("*.*"))
@@ -166,10 +171,13 @@ def test_a_failed_run_is_carried_on_from_its_checkpoint_and_a_refreshed_one_is_m
     assert taken == list(range(9))
 
 
-def test_codes_of_other_people_are_refused_before_the_first_step(
+def test_codes_of_other_identities_are_refused_before_the_first_step(
     run: Run, store: ArtifactStore, inputs: dict[StageName, ArtifactRef]
 ) -> None:
-    for count, name, said in [(PEOPLE, "q", r"identity 0 \(q0\) where the faces have 0 \(p0\)"), (11, "p", "11 .* 12")]:
+    for count, name, said in [
+        (IDENTITIES, "q", r"identity 0 \(q0\) where the faces have 0 \(p0\)"),
+        (11, "p", "11 .* 12"),
+    ]:
         store.remove(inputs["tokenization"])
         publish(store, "tokenization", lambda folder, count=count, name=name: write_codes(folder, count, name))
         with pytest.raises(GifError, match=said):
@@ -288,7 +296,7 @@ def test_a_store_that_is_away_is_not_taken_for_one_without_the_codes_of_the_mode
         run(training={"epochs": 1, "start_from": first.ref.key})
 
 
-def test_the_figures_of_a_report_are_said_in_a_line() -> None:
+def test_the_metrics_of_a_report_are_said_in_a_line() -> None:
     tokens = {"token_accuracy/1": 0.91, "token_accuracy/2": 0.84, "token_accuracy/3": 0.62}
     report = TrainingReport(5, 9, 0, {"loss": 2.1134, "alignment": 0.712, **tokens, "code_accuracy": 0.55})
     assert describe(report) == "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71"

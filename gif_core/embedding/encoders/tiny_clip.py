@@ -1,7 +1,7 @@
 """`tiny-clip`: a small CLIP that the project trains itself, on synthetic faces and captions of their attributes.
 
 Both towers and the contrastive loss are open_clip's. It learns what the words mean (hair, skin, beard, glasses and
-finer features), so that people who look alike get vectors that are alike.
+finer features), so that identities who look alike get vectors that are alike.
 """
 
 # Shapes: N images in all, B images in a batch, Q questions, K sentences to choose from, T tokens, D dimensions.
@@ -26,7 +26,7 @@ MARGIN: Final = 4
 """Pixels around the network's input, so that a crop of it can be shifted."""
 TRAINING_SEED: Final = 20_253
 TEST_SEED: Final = 20_254
-"""Two worlds of synthetic people; neither is the one that runs draw by default."""
+"""Two worlds of synthetic identities; neither is the one that runs draw by default."""
 LARGEST_SCALE: Final = 100.0
 UNKNOWN: Final = -1
 """The answer where nobody can tell; it does not count."""
@@ -36,7 +36,7 @@ UNKNOWN: Final = -1
 class Recipe:
     """How the shipped checkpoint was trained."""
 
-    people: int = 16_000
+    identities: int = 16_000
     samples: int = 2
     epochs: int = 12
     batch_size: int = 256
@@ -48,7 +48,7 @@ class Recipe:
     @property
     def images(self) -> int:
         """Photographs drawn."""
-        return self.people * self.samples
+        return self.identities * self.samples
 
     @property
     def steps(self) -> int:
@@ -76,7 +76,7 @@ class ZeroShot:
     """Accuracy for each word, on average: rare words count as much as common ones."""
     chance: float
     """The same for guessing, and for always naming one word."""
-    people: int
+    identities: int
 
 
 def new_model(seed: int = 0) -> Any:
@@ -98,7 +98,7 @@ def save_model(model: nn.Module, path: Path) -> None:
 def draw_examples(recipe: Recipe, model: Any) -> Iterator[NDArray[np.uint8]]:
     """One person after another, each as [samples, H, W, C], a little larger than the model's input."""
     size = int(np.max(model.visual.image_size)) + MARGIN
-    for person in range(recipe.people):
+    for person in range(recipe.identities):
         faces = [draw_face(TRAINING_SEED, person, sample) for sample in range(recipe.samples)]
         yield np.stack([cv2.resize(face, (size, size), interpolation=cv2.INTER_AREA) for face in faces])
 
@@ -109,19 +109,21 @@ def train_tiny_clip(
     """Train both towers with the contrastive loss; the model is trained when the iterator ends."""
     if not recipe.steps:
         fewest = -(-recipe.batch_size // recipe.samples)
-        raise ValueError(f"{recipe.people} people do not fill a batch of {recipe.batch_size}: take {fewest} or more")
+        raise ValueError(
+            f"{recipe.identities} identities do not fill a batch of {recipe.batch_size}: take {fewest} or more"
+        )
     model.to(device).train()
-    people_N = np.repeat(np.arange(recipe.people), recipe.samples)
+    identities_N = np.repeat(np.arange(recipe.identities), recipe.samples)
     optimizer = _optimizer(model, recipe)
     step = 0
-    answers_NQ = np.array([_answers(person) for person in range(recipe.people)])[people_N]
+    answers_NQ = np.array([_answers(person) for person in range(recipe.identities)])[identities_N]
     for epoch in range(recipe.epochs):
         rng = np.random.default_rng([recipe.seed, epoch])
         order = rng.permutation(len(images_NHWC))
         for start in range(0, len(order) - recipe.batch_size + 1, recipe.batch_size):
             rows = order[start : start + recipe.batch_size]
             pixels = _augment(model, images_NHWC[rows], rng).to(device)
-            texts_BT = _tokens(model, _captions(people_N[rows], rng)).to(device)
+            texts_BT = _tokens(model, _captions(identities_N[rows], rng)).to(device)
             choices_KT = _tokens(model, _choices(rng)).to(device)
             _set_learning_rate(optimizer, recipe, step)
             loss = _contrastive_step(
@@ -132,17 +134,17 @@ def train_tiny_clip(
     model.eval()
 
 
-def zero_shot(encoder: OpenClipEncoder, people: int, *, batch_size: int = 256) -> dict[str, ZeroShot]:
-    """Ask the encoder about people it has never seen, one photograph of each."""
-    words = [describe(identity_attributes(TEST_SEED, person)) for person in range(people)]
-    parts = range(0, people, batch_size)
-    faces = (np.stack([draw_face(TEST_SEED, p, 0) for p in range(s, min(s + batch_size, people))]) for s in parts)
+def zero_shot(encoder: OpenClipEncoder, identities: int, *, batch_size: int = 256) -> dict[str, ZeroShot]:
+    """Ask the encoder about identities it has never seen, one photograph of each."""
+    words = [describe(identity_attributes(TEST_SEED, person)) for person in range(identities)]
+    parts = range(0, identities, batch_size)
+    faces = (np.stack([draw_face(TEST_SEED, p, 0) for p in range(s, min(s + batch_size, identities))]) for s in parts)
     features_ND = torch.cat([encoder.encode(images).cpu() for images in faces])
     return {name: _ask(encoder, features_ND, words, name) for name in ("hair_colour", "beard", "glasses", "skin_tone")}
 
 
 def _ask(encoder: OpenClipEncoder, features_ND: Tensor, words: list[dict[str, str]], attribute: str) -> ZeroShot:
-    """The colour of hair is asked only of people who have some."""
+    """The colour of hair is asked only of identities who have some."""
     rows = [row for row, word in enumerate(words) if attribute != "hair_colour" or word["hair_length"] != "bald"]
     choices = prompts(attribute)
     prompts_KD = torch.stack([encoder.encode_text(sentences).mean(0).cpu() for sentences in choices.values()])
@@ -155,7 +157,7 @@ def _ask(encoder: OpenClipEncoder, features_ND: Tensor, words: list[dict[str, st
         commonest=float(counts.max() / len(truth)),
         recall=float(recall.mean()),
         chance=1 / len(choices),
-        people=len(rows),
+        identities=len(rows),
     )
 
 
@@ -169,7 +171,7 @@ def _contrastive_step(
 ) -> float:
     """One step: an image is drawn to its caption among all, and to the true sentence among those of one feature.
 
-    Without these hard negatives the colours, which tell most people apart, hide the beards.
+    Without these hard negatives the colours, which tell most identities apart, hide the beards.
     """
     image_BD, text_BD, scale = model(images, texts_BT)
     choices_KD = model.encode_text(choices_KT, normalize=True)
@@ -227,8 +229,8 @@ def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generato
     return (crop / 255 - mean) / std
 
 
-def _captions(people: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
-    return [caption(identity_attributes(TRAINING_SEED, person), rng) for person in people.tolist()]
+def _captions(identities: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
+    return [caption(identity_attributes(TRAINING_SEED, person), rng) for person in identities.tolist()]
 
 
 def _choices(rng: np.random.Generator) -> list[str]:

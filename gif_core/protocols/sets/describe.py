@@ -1,4 +1,4 @@
-"""What evaluation sets hold, for keys, and where the twins among them are written."""
+"""What evaluation sets hold, for keys, and where the synthetic sets among them are written."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -32,19 +32,19 @@ def describe_set(given: EvaluationSet) -> dict[str, Any]:
 
 
 def open_pair_set(given: PairFileSet | LfwSet | PairTableSet | SyntheticPairsSet, folder: Path) -> PairSet:
-    """Images and pairs; a twin is first written below `folder`."""
+    """Images and pairs; a synthetic set is first written below `folder`."""
     if not isinstance(given, SyntheticPairsSet):
         return open_pairs(given)
-    from gif_core.protocols.sets.synthetic import write_bin_twin
+    from gif_core.protocols.sets.synthetic import write_synthetic_bin
 
-    path = write_bin_twin(folder / given.title, people=given.people, pairs=given.pairs, seed=given.seed)
+    path = write_synthetic_bin(folder / given.title, identities=given.identities, pairs=given.pairs, seed=given.seed)
     return read_bin(str(path))
 
 
 def open_template_set(given: IjbSet | SyntheticIjbSet, folder: Path) -> tuple[str, IjbName]:
-    """Address and kind of an IJB tree; a twin is first written below `folder`."""
+    """Address and kind of an IJB tree; a synthetic set is first written below `folder`."""
     if isinstance(given, IjbSet):
         return given.path, given.name
-    from gif_core.protocols.sets.synthetic import write_ijb_twin
+    from gif_core.protocols.sets.synthetic import write_synthetic_ijb
 
-    return str(write_ijb_twin(folder / given.title, people=given.people, seed=given.seed)), "IJB-C"
+    return str(write_synthetic_ijb(folder / given.title, identities=given.identities, seed=given.seed)), "IJB-C"

@@ -1,4 +1,4 @@
-"""Pairs of images from other people's files: an insightface `.bin`, LFW's `pairs.txt`, or a Parquet table."""
+"""Pairs of images from third-party files: an insightface `.bin`, LFW's `pairs.txt`, or a Parquet table."""
 
 # Shapes: P pairs, B images asked for.
 

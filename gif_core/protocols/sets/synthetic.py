@@ -1,4 +1,4 @@
-"""Small evaluation sets of drawn people in exactly the files of the real ones, so that all of their code can be run."""
+"""Synthetic benchmark sets: drawn identities in exactly the files of the real sets."""
 
 # Shapes: N faces, 5 landmarks of 2 coordinates.
 
@@ -18,9 +18,9 @@ from gif_core.writers import PAIR_FILE, Crowd, Face, write_pair_file
 from schemas.ingestion import MOST_DRAWN
 
 FIRST_PERSON: Final = MOST_DRAWN
-"""People from this number on are in no dataset that the project draws to train on."""
+"""Identities from this number on are in no dataset that the project draws to train on."""
 SAMPLES: Final = 8
-"""Images of each person in the twin of a `.bin`."""
+"""Images of each person in the synthetic set of a `.bin`."""
 FOLDS: Final = 10
 PROBES: Final = 3
 """Templates of a person that look for the one enrolled, at the most."""
@@ -32,19 +32,19 @@ LOOSENESS: Final = 1.5
 FACE_SIDES: Final = (80, 150)
 
 
-def write_bin_twin(folder: Path, *, people: int, pairs: int, seed: int) -> Path:
+def write_synthetic_bin(folder: Path, *, identities: int, pairs: int, seed: int) -> Path:
     """Write a `.bin` of as many pairs of one person as of two; the file's path."""
-    labels_N = np.repeat(np.arange(people), SAMPLES)
+    labels_N = np.repeat(np.arange(identities), SAMPLES)
     rows = pair_rows(draw_pairs(labels_N, pairs=pairs, seed=seed, folds=FOLDS)).tolist()
     images = {row: draw_jpeg(seed, FIRST_PERSON + row // SAMPLES, row % SAMPLES) for row in sorted(set(rows))}
     folder.mkdir(parents=True, exist_ok=True)
     faces = (Face(row // SAMPLES, images[row]) for row in rows)
-    for _ in write_pair_file(faces, Crowd([""] * people, len(rows)), folder):
+    for _ in write_pair_file(faces, Crowd([""] * identities, len(rows)), folder):
         pass
     return folder / PAIR_FILE
 
 
-def write_ijb_twin(folder: Path, *, people: int, seed: int, name: IjbName = "IJB-C") -> Path:
+def write_synthetic_ijb(folder: Path, *, identities: int, seed: int, name: IjbName = "IJB-C") -> Path:
     """Write `meta/` and `loose_crop/`; the folder.
 
     Everybody is enrolled in one of the two galleries by a template of several media; other templates of theirs are
@@ -52,7 +52,7 @@ def write_ijb_twin(folder: Path, *, people: int, seed: int, name: IjbName = "IJB
     """
     for part in ("meta", CROPS):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    layout = _lay_out(people, seed)
+    layout = _lay_out(identities, seed)
     files = {what: folder / file for what, file in meta_files(name).items()}
     files["faces"].write_text("".join(f"{n}.jpg {face.template} {face.media}\n" for n, face in layout.numbered()))
     files["points"].write_text("".join(_write_crop(folder / CROPS, n, face, seed) for n, face in layout.numbered()))
@@ -99,9 +99,9 @@ class _Layout:
         return sample
 
 
-def _lay_out(people: int, seed: int) -> _Layout:
+def _lay_out(identities: int, seed: int) -> _Layout:
     layout, rng = _Layout(), np.random.default_rng([seed, LAYOUT])
-    for person in range(people):
+    for person in range(identities):
         sample = layout.add_template(person, 0, rng.integers(1, 4, 3).tolist())
         layout.enrolled.append(len(layout.owner))
         for _ in range(rng.integers(2, PROBES + 1)):

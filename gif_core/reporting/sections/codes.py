@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact
 from gif_core.images import Faces
-from gif_core.reporting import plots as figures
+from gif_core.reporting import plots
 from gif_core.tokenization import QUALITY_FILE
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -52,7 +52,7 @@ def show_codes(config: RunConfig, inputs: Mapping[StageName, Artifact]) -> Shown
             "sample": sample.to_arrow_table().to_pylist(),
             "fill": _draw_fill(table),
             "tree": _draw_tree(table),
-            "people": _show_people(table, inputs["ingestion"]),
+            "identities": _show_identities(table, inputs["ingestion"]),
             "quality": _show_quality(tokenization),
         }
 
@@ -66,7 +66,7 @@ def _show_quality(tokenization: Artifact) -> Shown | None:
     if not compared:
         return None
     columns = ([row[name] for row in compared] for name in ("level", "neighbours_together", "by_chance"))
-    return {"levels": levels, "together": figures.draw_together(*columns)}
+    return {"levels": levels, "together": plots.draw_together(*columns)}
 
 
 def _draw_tree(table: duckdb.DuckDBPyConnection) -> Any:
@@ -79,26 +79,26 @@ def _draw_tree(table: duckdb.DuckDBPyConnection) -> Any:
     nodes = table.execute(
         f"SELECT prefix, size, capacity FROM ({tree}) WHERE level < ? ORDER BY level, prefix", [shown]
     ).fetchall()
-    return figures.draw_tree(*zip(*nodes, strict=True))
+    return plots.draw_tree(*zip(*nodes, strict=True))
 
 
-def _show_people(table: duckdb.DuckDBPyConnection, ingestion: Artifact) -> Shown:
-    """One face each of some people of the first shard, from all over the first two levels, on one sheet."""
+def _show_identities(table: duckdb.DuckDBPyConnection, ingestion: Artifact) -> Shown:
+    """One face each of some identities of the first shard, from all over the first two levels, on one sheet."""
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
     ids, first = np.unique(faces.labels_N, return_index=True)
-    people = _choose_people(table, ids.tolist())
-    rows = first[np.searchsorted(ids, [identity_id for identity_id, *_ in people])]
+    identities = _choose_identities(table, ids.tolist())
+    rows = first[np.searchsorted(ids, [identity_id for identity_id, *_ in identities])]
     thumbnails = [_shrink(faces.load(row[None])[0]) for row in rows]
     return {
         "sheet": base64.b64encode(_encode_sheet(thumbnails)).decode(),
         "size": FACE_SIZE,
         "columns": SHEET_COLUMNS,
-        "people": [{"label": label, "code": ".".join(map(str, code))} for _, label, code in people],
+        "identities": [{"label": label, "code": ".".join(map(str, code))} for _, label, code in identities],
     }
 
 
-def _choose_people(table: duckdb.DuckDBPyConnection, ids: list[int]) -> list[tuple[int, str, list[int]]]:
-    """People whose faces are at hand, as many of every node of level 2 as there is room for, in the order of codes."""
+def _choose_identities(table: duckdb.DuckDBPyConnection, ids: list[int]) -> list[tuple[int, str, list[int]]]:
+    """Identities to show, as many of every node of level 2 as there is room for, in the order of codes."""
     nodes = "code[:2]"
     each = f"least({FACES_OF_A_NODE}, greatest(1, {MOST_FACES} // (SELECT count(DISTINCT {nodes}) FROM here)))"
     return table.execute(
@@ -135,7 +135,7 @@ def _draw_fill(table: duckdb.DuckDBPyConnection) -> Any:
     shares: dict[int, NDArray[np.float64]] = {}
     for level, filled, count in _count_fill(table):
         shares.setdefault(level, np.zeros(FILL_BINS))[filled] = count
-    return figures.draw_fill({level: counts / counts.sum() for level, counts in shares.items()})
+    return plots.draw_fill({level: counts / counts.sum() for level, counts in shares.items()})
 
 
 def _count_fill(table: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, int, int]]:

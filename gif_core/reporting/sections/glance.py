@@ -12,10 +12,10 @@ import yaml
 
 from gif_core.artifacts import Artifact
 from gif_core.images import Faces, draw_contact_sheet
-from gif_core.reporting import plots as figures
+from gif_core.reporting import plots
 from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.scores import headline_scores
-from gif_core.reporting.sections.tables import count_people, describe_encoder
+from gif_core.reporting.sections.tables import count_identities, describe_encoder
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
@@ -32,8 +32,8 @@ def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
     return {
         "title": config.reporting.title,
         "finished": max(artifact.manifest.created_at for artifact in inputs.values()),
-        "trained": count_people(inputs["ingestion"], "identities"),
-        "held_out": count_people(inputs["ingestion"], "held_out"),
+        "trained": count_identities(inputs["ingestion"], "identities"),
+        "held_out": count_identities(inputs["ingestion"], "held_out"),
         "codes": inputs["tokenization"].manifest.metrics,
         "scores": list(headline_scores(inputs["evaluation"])),
         "raw_pixels": inputs["evaluation"].manifest.metrics.get("raw_pixels_accuracy"),
@@ -46,20 +46,20 @@ def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
 
 
 def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
-    """Some people of the first shard, and how many images everybody has."""
+    """Some identities of the first shard, and how many images all identities has."""
     ingestion = inputs["ingestion"]
-    people = pq.read_table(ingestion.path("identities.parquet"))
-    counts_N = people["num_samples"].to_numpy()
-    labels = people["label"]
+    identities = pq.read_table(ingestion.path("identities.parquet"))
+    counts_N = identities["num_samples"].to_numpy()
+    labels = identities["label"]
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
-    people_shown = _choose_people(faces)
+    identities_shown = _choose_identities(faces)
     return {
-        "strips": [_show_strip(faces, person, labels[person].as_py(), counts_N[person]) for person in people_shown],
+        "strips": [_show_strip(faces, person, labels[person].as_py(), counts_N[person]) for person in identities_shown],
         "smallest": counts_N.min(),
         "median": np.median(counts_N),
         "largest": counts_N.max(),
         "quarantined": pq.read_metadata(ingestion.path("quarantine.parquet")).num_rows,
-        "counts": figures.draw_sample_counts(counts_N),
+        "counts": plots.draw_sample_counts(counts_N),
     }
 
 
@@ -78,8 +78,8 @@ def show_vectors(config: RunConfig, inputs: Inputs) -> Shown:
         "least_cohesive": pq.read_table(inputs["embedding"].path("least_cohesive.parquet"))[
             :LEAST_COHESIVE
         ].to_pylist(),
-        "curves": figures.draw_separation(gap, shown),
-        "trade_off": figures.draw_trade_off(gap_there, kept.y, kept.x.tolist()),
+        "curves": plots.draw_separation(gap, shown),
+        "trade_off": plots.draw_trade_off(gap_there, kept.y, kept.x.tolist()),
         "distances": _draw_distances(separation),
     }
 
@@ -98,7 +98,7 @@ def _draw_distances(separation: Artifact) -> Any:
         return None
     table = pq.read_table(separation.path("distances.parquet"))
     edges, before, after = (table[name].cast("float64").to_numpy() for name in ("distance", "before", "after"))
-    return figures.draw_distances(edges, before, after) if (before + after).any() else None
+    return plots.draw_distances(edges, before, after) if (before + after).any() else None
 
 
 def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
@@ -112,10 +112,10 @@ def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:
     return {"yaml": yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)}
 
 
-def _choose_people(faces: Faces) -> list[int]:
-    """People of these shards, from the one with the most faces to the one with the fewest."""
-    people, counts = np.unique(faces.labels_N, return_counts=True)
-    ranked = people[np.argsort(-counts, kind="stable")]
+def _choose_identities(faces: Faces) -> list[int]:
+    """Identities of these shards, from the one with the most faces to the one with the fewest."""
+    identities, counts = np.unique(faces.labels_N, return_counts=True)
+    ranked = identities[np.argsort(-counts, kind="stable")]
     places = np.linspace(0, len(ranked) - 1, min(PEOPLE_SHOWN, len(ranked)))
     return [int(person) for person in ranked[places.astype(np.int64)]]
 

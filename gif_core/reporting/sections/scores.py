@@ -9,23 +9,23 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
 from gif_core.protocols import SCORES_FILE, read_identification, read_scores
-from gif_core.reporting import plots as figures
+from gif_core.reporting import plots
 from gif_core.reporting.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
-from gif_core.reporting.sections.tables import count_people, describe_encoder, read_curves
-from gif_core.runtime import decimal, figure_name, flag_words, percent, plain_name, set_name, thousands
+from gif_core.reporting.sections.tables import count_identities, describe_encoder, read_curves
+from gif_core.runtime import decimal, flag_words, metric_name, percent, plain_name, set_name, thousands
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
 Inputs = Mapping[StageName, Artifact]
 Shown = dict[str, Any]
 KINDS: Final = {
-    "held_out": "Pairs of people who were held out: neither the codes nor the model have seen them",
+    "held_out": "Pairs of identities who were held out: neither the codes nor the model have seen them",
     "bin": "Pairs of a verification file",
     "lfw": "LFW's own pairs",
     "parquet": "Pairs of a table",
     "ijb": "Templates of IJB, 1:1 and, where there are galleries, 1:N",
-    "synthetic_bin": "Pairs of drawn people who are in no other data",
-    "synthetic_ijb": "Templates of drawn people who are in no other data, in the files of IJB-C",
+    "synthetic_bin": "Pairs of drawn identities who are in no other data",
+    "synthetic_ijb": "Templates of drawn identities who are in no other data, in the files of IJB-C",
 }
 COUNTED: Final = {"same": "of them of one person"}
 TEMPLATES: Final = ("ijb", "synthetic_ijb")
@@ -46,8 +46,8 @@ def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
 
 def show_published(config: RunConfig, inputs: Inputs) -> Shown:
     """This run's figures on public benchmarks, above those of the paper and its peers."""
-    people = [count_people(inputs["ingestion"], split)["identities"] for split in ("identities", "held_out")]
-    trained_on = training_set_of(people[0]) or training_set_of(sum(people))
+    identities = [count_identities(inputs["ingestion"], split)["identities"] for split in ("identities", "held_out")]
+    trained_on = training_set_of(identities[0]) or training_set_of(sum(identities))
     own = _benchmark_figures(inputs["evaluation"])
     rows = [{"about": row, "cells": _cells(row.by_benchmark())} for row in FIGURES]
     return {
@@ -56,7 +56,7 @@ def show_published(config: RunConfig, inputs: Inputs) -> Shown:
         "backbone": config.training.backbone,
         "head": config.training.head,
         "trained_on": trained_on,
-        "identities": people[0],
+        "identities": identities[0],
         "rows": rows,
     }
 
@@ -73,7 +73,7 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
     sets = _read_sets(inputs["evaluation"]).values()
     return {
         "groups": groups,
-        "pairs": any("accuracy" in found["subjects"].get("model", {}) for found in sets),
+        "pairs": any("accuracy" in found["systems"].get("model", {}) for found in sets),
         "templates": any(found["kind"] in TEMPLATES for found in sets),
     }
 
@@ -81,10 +81,10 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
 def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:
     """Set, figure and value of the model's main figure on each set."""
     for title, found in _read_sets(evaluation).items():
-        scores = found["subjects"].get("model", {})
+        scores = found["systems"].get("model", {})
         for figure in HEADLINES:
             if figure in scores:
-                yield set_name(title), figure_name(figure), scores[figure]
+                yield set_name(title), metric_name(figure), scores[figure]
                 break
 
 
@@ -95,22 +95,22 @@ def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Sho
         "about": KINDS.get(found["kind"], plain_name(found["kind"])),
         "protocol": found["protocol"],
         "flags": flag_words(found["flags"]),
-        "own_flags": {subject: ", ".join(flag_words(own)) for subject, own in found.get("subject_flags", {}).items()},
+        "own_flags": {system: ", ".join(flag_words(own)) for system, own in found.get("system_flags", {}).items()},
         "counts": [f"{thousands(value)} {COUNTED.get(name, name)}" for name, value in counts.items()],
         "undefined": found.get("undefined"),
-        "tables": list(_tables(found["subjects"])),
+        "tables": list(_tables(found["systems"])),
     }
     return shown | {"roc": _draw_roc(evaluation, title), "cmc": _draw_cmc(evaluation, title)}
 
 
-def _tables(subjects: Mapping[str, Mapping[str, float]]) -> Iterator[Shown]:
+def _tables(systems: Mapping[str, Mapping[str, float]]) -> Iterator[Shown]:
     """Verification and identification are two tables; neither is there without figures."""
-    names = list(dict.fromkeys(name for scores in subjects.values() for name in scores if not name.endswith("_std")))
+    names = list(dict.fromkeys(name for scores in systems.values() for name in scores if not name.endswith("_std")))
     ranked = [name for name in names if name.startswith(("tpir", "fnir", "rank"))]
     for caption, columns in (("", [name for name in names if name not in ranked]), ("1:N", ranked)):
-        rows = {subject: [_write_figure(scores, name) for name in columns] for subject, scores in subjects.items()}
+        rows = {system: [_write_figure(scores, name) for name in columns] for system, scores in systems.items()}
         if columns:
-            yield {"caption": caption, "columns": [figure_name(name) for name in columns], "rows": rows}
+            yield {"caption": caption, "columns": [metric_name(name) for name in columns], "rows": rows}
 
 
 def _write_figure(scores: Mapping[str, float], name: str) -> str:
@@ -123,13 +123,13 @@ def _write_figure(scores: Mapping[str, float], name: str) -> str:
 
 
 def _draw_roc(evaluation: Artifact, title: str) -> Any:
-    curves = read_curves(evaluation.path("roc.parquet"), "subject", "far", "tar", [("set", "=", title)])
-    return figures.draw_roc({plain_name(subject): curve for subject, curve in curves.items()}) if curves else None
+    curves = read_curves(evaluation.path("roc.parquet"), "system", "far", "tar", [("set", "=", title)])
+    return plots.draw_roc({plain_name(system): curve for system, curve in curves.items()}) if curves else None
 
 
 def _draw_cmc(evaluation: Artifact, title: str) -> Any:
-    curves = read_curves(evaluation.path("cmc.parquet"), "subject", "rank", "share", [("set", "=", title)])
-    return figures.draw_cmc({plain_name(subject): curve for subject, curve in curves.items()}) if curves else None
+    curves = read_curves(evaluation.path("cmc.parquet"), "system", "rank", "share", [("set", "=", title)])
+    return plots.draw_cmc({plain_name(system): curve for system, curve in curves.items()}) if curves else None
 
 
 def _show_error(row: Mapping[str, Any]) -> Shown:
@@ -138,14 +138,14 @@ def _show_error(row: Mapping[str, Any]) -> Shown:
 
 
 def _show_identification(evaluation: Artifact) -> Shown | None:
-    """Each way of finding people among the enrolled with its figures, when the artifact has them."""
+    """Each way of finding identities among the enrolled with its figures, when the artifact has them."""
     found = read_identification(evaluation)
     if found is None:
         return None
-    ways = found["subjects"]
+    ways = found["systems"]
     names = [name for name in next(iter(ways.values()), {}) if name.startswith(("rank_", "fnir_"))]
     return {
-        "names": [figure_name(name) for name in names],
+        "names": [metric_name(name) for name in names],
         "rows": {way: [percent(figures[name]) for name in names] for way, figures in ways.items()},
         "about": found,
         "undefined": found.get("undefined"),
@@ -157,7 +157,7 @@ def _benchmark_figures(evaluation: Artifact) -> dict[str, float]:
     own: dict[str, float] = {}
     for title, found in _read_sets(evaluation).items():
         benchmark = benchmark_of(found["kind"], title)
-        scores = found["subjects"].get("model", {})
+        scores = found["systems"].get("model", {})
         value = scores.get("tar_at_far_0.0001" if str(benchmark).startswith("IJB") else "accuracy")
         if benchmark and value is not None:
             own.setdefault(benchmark, value)

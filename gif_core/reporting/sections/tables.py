@@ -18,7 +18,7 @@ def read_curves(path: Path, name: str, x: str, y: str, filters: Any = None) -> d
     return {value: Curve(part[x].to_numpy(), part[y].to_numpy()) for value, part in parts.items()}
 
 
-def count_people(ingestion: Artifact, split: str) -> dict[str, int]:
+def count_identities(ingestion: Artifact, split: str) -> dict[str, int]:
     """Identities and images of one split."""
     counts = pq.read_table(ingestion.path(f"{split}.parquet"), columns=["num_samples"])["num_samples"]
     return {"identities": len(counts), "images": pc.sum(counts).as_py() or 0}

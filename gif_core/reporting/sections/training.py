@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from gif_core.artifacts import Artifact
-from gif_core.reporting import plots as figures
+from gif_core.reporting import plots
 from gif_core.reporting.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.tables import read_curves
@@ -22,11 +22,11 @@ TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "code_accuracy": ("whole codes predicted right", percent),
     "accuracy": ("identities predicted right", percent),
     "alignment": ("alignment z·h", decimal),
-    "verification_accuracy": ("of pairs of unseen people verified right", percent),
+    "val_accuracy": ("of pairs of unseen identities verified right", percent),
     "images_per_second": ("images per second", thousands),
 }
 """Headline figures, those of them that a training has, and how they are written."""
-UNSEEN: Final = "verification_accuracy"
+UNSEEN: Final = "val_accuracy"
 LOSSES: Final = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
 IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(64e6), 25))
 
@@ -54,7 +54,7 @@ def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
     """Memory of a step of three kinds of heads against the number of identities, computed, with this run on it."""
     codes = inputs["tokenization"].manifest.metrics
     dim = code_dimension(inputs["separation"].manifest, inputs["embedding"].manifest)
-    shape, here = CodeShape(int(codes["length"]), int(codes["range"])), int(codes["identities"])
+    shape, here = CodeShape(int(codes["length"]), int(codes["vocab_size"])), int(codes["identities"])
     size = size_of_head(config.training, here, shape, dim)
     identities = sorted({*IDENTITIES, max(here, 2)})
     curves = memory_curves(config.training, config.tokenization, dim, identities)
@@ -67,7 +67,7 @@ def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
         "batch": config.training.batch_size,
         "optimizer": config.training.optimizer,
         "bytes": point[1],
-        "figure": figures.draw_head_cost(identities, curves, point),
+        "figure": plots.draw_head_cost(identities, curves, point),
     }
 
 
@@ -75,28 +75,30 @@ def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:
     """A figure for each kind of curve that there is."""
     if losses := _rename(curves, LOSSES):
         parts = "The total, and its two parts before they are weighted." if len(losses) > 1 else "Over the steps."
-        yield _plot("losses", figures.draw_curves(losses, "Loss"), "Loss", parts)
+        yield _plot("losses", plots.draw_curves(losses, "Loss"), "Loss", parts)
     tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
     whole = {"code_accuracy": "Whole code", "accuracy": "Identity"}
     if right := _rename(curves, tokens | whole):
         words = "each token alone and the whole code" if tokens else "the identity among all that take part in a step"
         title = "Accuracy of the tokens" if tokens else "Accuracy"
-        figure = figures.draw_curves(right, "Images predicted right", share=True)
+        figure = plots.draw_curves(right, "Images predicted right", share=True)
         yield _plot("accuracies", figure, title, f"On training images: {words}.")
     cosines = {"alignment": "z·h", "cosine": "z·w"}
     if shown := _rename(curves, cosines):
         vector = "code vector h, where the learned map puts it if there is one"
         what = vector if "alignment" in curves else "row w of its identity"
-        yield _plot("alignment", figures.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
-    names = {name: name.partition("/")[2] or "Held-out people" for name in curves if name.startswith(UNSEEN)}
+        yield _plot("alignment", plots.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
+    names = {name: name.partition("/")[2] or "Held-out identities" for name in curves if name.startswith(UNSEEN)}
     if shown := _rename(curves, names):
-        figure = figures.draw_points(shown, "Pairs verified right")
-        yield _plot("unseen", figure, "Verification of unseen people", "After every epoch, on a sample of their pairs.")
+        figure = plots.draw_points(shown, "Pairs verified right")
+        yield _plot(
+            "unseen", figure, "Verification of unseen identities", "After every epoch, on a sample of their pairs."
+        )
     if shown := _rename(curves, {"images_per_second": "Speed"}):
-        figure = figures.draw_curves(shown, "Images per second")
+        figure = plots.draw_curves(shown, "Images per second")
         yield _plot("speed", figure, "Speed", "Images per second, the wait for images included.")
     if shown := _rename(curves, {"gradient_norm": "Norm"}):
-        yield _plot("gradient", figures.draw_curves(shown, "Norm"), "Gradient", "Its norm, before it is clipped.")
+        yield _plot("gradient", plots.draw_curves(shown, "Norm"), "Gradient", "Its norm, before it is clipped.")
 
 
 def _plot(name: str, figure: Any, title: str, explanation: str) -> Shown:

@@ -59,7 +59,7 @@
     const shown = new Set(found.filter((_, place) => Math.floor(place / step) !== Math.floor((place - 1) / step)));
     for (const figure of figures) figure.hidden = !shown.has(figure);
     shown.forEach(drawFace);
-    document.getElementById("node-name").textContent = name === "all" ? "everybody" : `node ${name}`;
+    document.getElementById("node-name").textContent = name === "all" ? "all identities" : `node ${name}`;
     document.getElementById("node-count").textContent = shown.size ? "" : "are not among those in this page";
   }
   if (tree) {

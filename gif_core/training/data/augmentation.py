@@ -44,11 +44,11 @@ class Augmentation:
 
 def draw_augmentation(config: "AugmentationConfig", size: int, seed: list[int]) -> Augmentation | None:
     """Decide for `size` images at once. Every setting has numbers of its own: one does not alter another's."""
-    chances_41 = np.array([[config.low_resolution], [config.blur], [config.hsv], [config.grey]])
-    if not chances_41.any():
+    probabilities_41 = np.array([[config.low_resolution], [config.blur], [config.hsv], [config.grey]])
+    if not probabilities_41.any():
         return None
     rng = np.random.default_rng(seed)
-    low_resolution_B, blur_B, hsv_B, grey_B = rng.random((4, size)) < chances_41
+    low_resolution_B, blur_B, hsv_B, grey_B = rng.random((4, size)) < probabilities_41
     lowest_5, highest_5 = np.array([SCALES, SIGMAS, HUES, FACTORS, FACTORS]).T
     amounts_B5 = rng.uniform(lowest_5, highest_5, (size, 5))
     scales_B = np.where(low_resolution_B, amounts_B5[:, 0], 0)

@@ -146,7 +146,7 @@ def test_a_copy_from_the_future_is_whole_and_only_stays_longer(store: ArtifactSt
 
 
 @pytest.mark.parametrize(("text", "size"), [("50GB", 50e9), ("1.5 TB", 1.5e12), ("800 kB", 8e5), ("12", 12)])
-def test_a_size_is_read_as_people_write_it(text: str, size: float) -> None:
+def test_a_size_is_read_as_identities_write_it(text: str, size: float) -> None:
     assert parse_size(text, "x") == size
 
 

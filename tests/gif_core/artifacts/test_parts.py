@@ -41,7 +41,7 @@ def test_a_part_is_found_by_its_key_and_read_back(store: ArtifactStore) -> None:
     assert PartStore(store, "training").names() == {}
 
 
-def test_two_results_under_one_key_are_both_whole_and_everybody_takes_the_same(store: ArtifactStore) -> None:
+def test_two_results_under_one_key_are_both_whole_and_all_identities_takes_the_same(store: ArtifactStore) -> None:
     parts = PartStore(store, "embedding")
     written = {parts.save(KEY, content) for content in (b"one", b"two")}
     assert len(written) == 2

@@ -20,21 +20,23 @@ from schemas.artifacts import StageRecord
 from schemas.loading import load_config
 from schemas.stages import INPUTS, StageName
 
-PEOPLE = pa.table({"identity_id": [0, 1, 2], "label": ["a", "b", "c"], "source": [0, 0, 0], "num_samples": [4, 5, 6]})
+IDENTITIES = pa.table(
+    {"identity_id": [0, 1, 2], "label": ["a", "b", "c"], "source": [0, 0, 0], "num_samples": [4, 5, 6]}
+)
 
 
 def fill(stage: StageName, folder: Path) -> None:
     if stage == "ingestion":
         for name in ("identities", "held_out", "quarantine"):
-            pq.write_table(PEOPLE, folder / f"{name}.parquet")
+            pq.write_table(IDENTITIES, folder / f"{name}.parquet")
     elif stage == "embedding":
         vectors = pa.array(np.eye(3).tolist(), pa.list_(pa.float32(), 3))
-        table = PEOPLE.select(["identity_id", "num_samples"]).append_column("vector", vectors)
+        table = IDENTITIES.select(["identity_id", "num_samples"]).append_column("vector", vectors)
         for name in ("vectors", "least_cohesive"):
             pq.write_table(table, folder / f"{name}.parquet")
     elif stage == "tokenization":
         codes, shape = np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2)
-        write_code_table(folder, codes, shape, PEOPLE)
+        write_code_table(folder, codes, shape, IDENTITIES)
         pq.write_table(code_quality(codes, shape, np.eye(3, dtype=np.float32)), folder / QUALITY_FILE)
     elif stage in {"training", "evaluation"}:
         with MetricsWriter(folder / "metrics.parquet", stage) as writer:
@@ -122,7 +124,7 @@ def test_nothing_can_be_written_and_no_other_file_read(
 
 def test_codes_of_a_store_without_a_table_of_quality_answer_all_the_same(store: ArtifactStore) -> None:
     with store.draft(store.ref("tokenization", "9" * 64), {}, {}) as draft:
-        write_code_table(draft.folder, np.array([[0], [1], [2]], np.int32), CodeShape(1, 3), PEOPLE)
+        write_code_table(draft.folder, np.array([[0], [1], [2]], np.int32), CodeShape(1, 3), IDENTITIES)
         ref = store.publish(draft)
     save_run(
         store,

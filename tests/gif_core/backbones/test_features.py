@@ -86,11 +86,11 @@ def test_frequent_identities_do_not_outweigh_the_others() -> None:
     assert drawn.tolist() == [10] * 20
 
 
-def test_different_pairs_cover_the_people_evenly() -> None:
+def test_different_pairs_cover_the_identities_evenly() -> None:
     labels = np.repeat(np.arange(20), 10)
     pairs = draw_pairs(labels, pairs=900, seed=0, folds=10)
-    people = np.concatenate([labels[pairs.left[~pairs.same]], labels[pairs.right[~pairs.same]]])
-    assert 60 < np.bincount(people).min() <= np.bincount(people).max() < 125
+    identities = np.concatenate([labels[pairs.left[~pairs.same]], labels[pairs.right[~pairs.same]]])
+    assert 60 < np.bincount(identities).min() <= np.bincount(identities).max() < 125
 
 
 def test_one_identity_is_refused() -> None:

@@ -24,8 +24,8 @@ COUNTS = [5, 1, 4, 9, 2, 3]
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable[..., Path]) -> Path:
-    people = np.repeat(np.arange(len(COUNTS)), COUNTS).tolist()
-    rows = [(person, f"{person}/{row}.jpg", draw_jpeg(0, person, row)) for row, person in enumerate(people)]
+    identities = np.repeat(np.arange(len(COUNTS)), COUNTS).tolist()
+    rows = [(person, f"{person}/{row}.jpg", draw_jpeg(0, person, row)) for row, person in enumerate(identities)]
     return write_shard(tmp_path_factory.mktemp("embedding") / "identities-00000.arrow", rows, 4)
 
 

@@ -10,32 +10,32 @@ from gif_core.artifacts import ArtifactStore
 from gif_core.evaluation import SetResult, write_scores
 from gif_core.protocols import ScoresFormatError, flags_of, read_scores
 from gif_core.protocols.scores import FORMAT
-from gif_core.recognition import open_set_figures, pair_threshold, read_calibration
-from gif_core.recognition.open_set import OpenSetFigures
+from gif_core.recognition import open_set_metrics, pair_threshold, read_calibration
+from gif_core.recognition.open_set import OpenSetMetrics
 
 
 def refuse(constant: str) -> Any:
     raise AssertionError(f"{constant} is no JSON")
 
 
-def measured(title: str = "mine", **figures: float) -> SetResult:
+def measured(title: str = "mine", **metrics: float) -> SetResult:
     result = SetResult(title, "bin", "pairs-1", {"folds": 10}, {"pairs": 20})
-    result.subjects = {"raw_pixels": dict(figures), "model": dict(figures)}
-    result.subject_flags = {"raw_pixels": {"flip": False}, "model": {"flip": True}}
+    result.systems = {"raw_pixels": dict(metrics), "model": dict(metrics)}
+    result.system_flags = {"raw_pixels": {"flip": False}, "model": {"flip": True}}
     return result
 
 
-def test_a_figure_that_is_undefined_is_left_out_and_the_file_is_json(tmp_path: Path) -> None:
-    figures = open_set_figures(OpenSetFigures({1: 0.5}, 0.3, 0.25, fpir_of_others=None), 0.01)
-    found = SetResult("identification", "identification", "enrolled-1", {}, {}, {"codes": figures})
+def test_a_metric_that_is_undefined_is_left_out_and_the_file_is_json(tmp_path: Path) -> None:
+    metrics = open_set_metrics(OpenSetMetrics({1: 0.5}, 0.3, 0.25, fpir_of_others=None), 0.01)
+    found = SetResult("identification", "identification", "enrolled-1", {}, {}, {"codes": metrics})
     write_scores(tmp_path, [], "model", found)
     about = json.loads((tmp_path / "identification.json").read_text(), parse_constant=refuse)
-    assert about["subjects"]["codes"] == {"rank_1": 0.5, "fnir_at_fpir_0.01": 0.25, "threshold": 0.3}
+    assert about["systems"]["codes"] == {"rank_1": 0.5, "fnir_at_fpir_0.01": 0.25, "threshold": 0.3}
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_scores(tmp_path, [measured(accuracy=float("nan"))], "model")
 
 
-def test_every_subject_has_its_own_flags_and_those_that_all_share(tmp_path: Path) -> None:
+def test_every_system_has_its_own_flags_and_those_that_all_share(tmp_path: Path) -> None:
     write_scores(tmp_path, [measured(accuracy=0.5)], "model")
     found = read_scores(tmp_path / "scores.json")["mine"]
     assert flags_of(found, "model") == {"flip": True, "folds": 10}
@@ -47,7 +47,7 @@ def test_thresholds_of_another_format_are_refused_with_what_to_do(tmp_path: Path
     ref = store.ref("evaluation", "1" * 64)
     with store.draft(ref, {}, {}) as draft:
         for name in ("scores.json", "identification.json"):
-            (draft.folder / name).write_text(json.dumps({"format": FORMAT - 1, "sets": {}, "subjects": {}}))
+            (draft.folder / name).write_text(json.dumps({"format": FORMAT - 1, "sets": {}, "systems": {}}))
         store.publish(draft)
     words = rf"has the format {FORMAT - 1}, and this version of GIF reads {FORMAT}: .* 'gif run --from evaluation'"
     evaluation = store.open(ref)

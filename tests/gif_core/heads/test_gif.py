@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gif_core.heads import build_head
-from gif_core.heads.gif import GifHead, draw_people, weigh_tokens
+from gif_core.heads.gif import GifHead, draw_identities, weigh_tokens
 from schemas.training import TrainingConfig
 
 IDENTITIES, DIM, LENGTH, RANGE, BATCH = 20, 12, 3, 3, 7
@@ -207,13 +207,13 @@ def test_alignment_with_negatives_is_a_margin_softmax_over_frozen_code_vectors(n
     assert output.loss.item() == pytest.approx(total, rel=1e-5)
 
 
-def test_drawn_people_are_a_function_of_seed_and_step_and_all_come_in_turn() -> None:
-    first = draw_people(100_000, 64, seed=5, step=0)
+def test_drawn_identities_are_a_function_of_seed_and_step_and_all_come_in_turn() -> None:
+    first = draw_identities(100_000, 64, seed=5, step=0)
     assert len(set(first.tolist())) == 64
-    np.testing.assert_array_equal(first, draw_people(100_000, 64, seed=5, step=0))
-    assert not np.array_equal(first, draw_people(100_000, 64, seed=5, step=1))
-    assert not np.array_equal(first, draw_people(100_000, 64, seed=6, step=0))
-    seen = np.concatenate([draw_people(IDENTITIES, 4, seed=0, step=step) for step in range(100)])
+    np.testing.assert_array_equal(first, draw_identities(100_000, 64, seed=5, step=0))
+    assert not np.array_equal(first, draw_identities(100_000, 64, seed=5, step=1))
+    assert not np.array_equal(first, draw_identities(100_000, 64, seed=6, step=0))
+    seen = np.concatenate([draw_identities(IDENTITIES, 4, seed=0, step=step) for step in range(100)])
     assert set(seen.tolist()) == set(range(IDENTITIES))
 
 
@@ -244,7 +244,7 @@ class CountedRows:
         return np.ones((len(rows), self.shape[1]), dtype=self.dtype)
 
 
-def test_a_step_among_64_million_people_reads_the_rows_of_the_batch_and_of_the_negatives_alone() -> None:
+def test_a_step_among_64_million_identities_reads_the_rows_of_the_batch_and_of_the_negatives_alone() -> None:
     codes, vectors = CountedRows(LENGTH, np.int32), CountedRows(DIM, np.float32)
     head = GifHead(codes, vectors, num_values=RANGE, scale=SCALE, gamma=GAMMA, negatives=10)  # type: ignore[arg-type]
     assert codes.asked == vectors.asked == 0

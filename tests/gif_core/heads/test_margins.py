@@ -58,7 +58,7 @@ def test_adaptive_margin_is_cosfaces_for_long_features_and_arcfaces_for_short_on
     assert short == pytest.approx(math.cos(math.acos(0.3) + 0.4), abs=1e-5)
 
 
-def test_running_figures_move_a_hundredth_of_the_way_in_training_and_stay_in_evaluation() -> None:
+def test_running_metrics_move_a_hundredth_of_the_way_in_training_and_stay_in_evaluation() -> None:
     margin = AdaptiveMargin(0.4)
     norms = torch.tensor([10.0, 14.0, 500.0])
     margin.observe(norms)

@@ -11,7 +11,7 @@ SHADES = {0: [20, 60, 100, 140, 180], 1: [240], 2: [30, 90]}
 
 @pytest.fixture(scope="module")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Faces:
-    """Three people whose images are each one shade of red."""
+    """Three identities whose images are each one shade of red."""
     path = tmp_path_factory.mktemp("faces") / "identities-00000.arrow"
     shard, file = FaceBatch(), ShardFile(path)
     for identity_id, shades in SHADES.items():

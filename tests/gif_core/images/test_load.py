@@ -1,4 +1,4 @@
-"""Images of other people's files: none is decoded that declares more than can be decoded safely."""
+"""Images of third-party files: none is decoded that declares more than can be decoded safely."""
 
 import struct
 import zlib

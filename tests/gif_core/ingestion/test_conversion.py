@@ -16,7 +16,7 @@ from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, SyntheticSource
 
-PEOPLE = SyntheticSource(identities=12, smallest=2, largest=5)
+IDENTITIES = SyntheticSource(identities=12, smallest=2, largest=5)
 
 
 def run(config: IngestionConfig, folder: Path, workers: int = 1) -> Path:
@@ -35,20 +35,20 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
 
 
-def write_folder(root: Path, people: int = 3, samples: int = 2) -> Path:
-    for person in range(people):
+def write_folder(root: Path, identities: int = 3, samples: int = 2) -> Path:
+    for person in range(identities):
         (root / f"p{person}").mkdir(parents=True)
         for sample in range(samples):
             (root / f"p{person}" / f"{sample}.jpg").write_bytes(draw_jpeg(0, person, sample))
     return root
 
 
-def write_records(path: Path, people: int, samples: int) -> Path:
-    """A RecordIO file in which people are mixed, and a few images cut off."""
+def write_records(path: Path, identities: int, samples: int) -> Path:
+    """A RecordIO file in which identities are mixed, and a few images cut off."""
     with path.open("wb") as file:
-        for key in range(people * samples):
-            image = draw_jpeg(0, key % people, key // people)[: -9 if key % 50 == 7 else None]
-            data = struct.pack("<IfQQ", 0, key % people, key, 0) + image
+        for key in range(identities * samples):
+            image = draw_jpeg(0, key % identities, key // identities)[: -9 if key % 50 == 7 else None]
+            data = struct.pack("<IfQQ", 0, key % identities, key, 0) + image
             file.write(struct.pack("<II", 0xCED7230A, len(data)) + data + bytes(-len(data) % 4))
     return path
 
@@ -56,8 +56,8 @@ def write_records(path: Path, people: int, samples: int) -> Path:
 def test_the_bytes_depend_neither_on_the_number_of_workers_nor_on_the_size_of_their_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = write_folder(tmp_path / "data", people=30, samples=5)
-    mixed = RecordIOSource(path=str(write_records(tmp_path / "mixed.rec", people=30, samples=5)))
+    root = write_folder(tmp_path / "data", identities=30, samples=5)
+    mixed = RecordIOSource(path=str(write_records(tmp_path / "mixed.rec", identities=30, samples=5)))
     many = SyntheticSource(identities=30, smallest=4, largest=9)
     for source in (many, FolderSource(path=str(root)), mixed):
         config = IngestionConfig(sources=(source,), held_out=0.4, shard_bytes=2**16, max_bad_fraction=0.1)
@@ -79,7 +79,7 @@ def test_image_bytes_are_untouched_and_grouped_by_identity(tmp_path: Path) -> No
 
 
 def test_shards_are_cut_and_read_in_any_order(tmp_path: Path) -> None:
-    out = run(IngestionConfig(sources=(PEOPLE,), shard_bytes=2**16), tmp_path / "out")
+    out = run(IngestionConfig(sources=(IDENTITIES,), shard_bytes=2**16), tmp_path / "out")
     shards = sorted(out.glob("identities-*.arrow"))
     assert len(shards) > 1
     faces = Faces(shards, workers=3)
@@ -89,8 +89,8 @@ def test_shards_are_cut_and_read_in_any_order(tmp_path: Path) -> None:
     assert all(np.array_equal(images[i], decode(faces.content(int(row)))) for i, row in enumerate(order[:5]))
 
 
-def test_held_out_people_are_in_no_training_shard(tmp_path: Path) -> None:
-    out = run(IngestionConfig(sources=(PEOPLE,), held_out=0.5), tmp_path / "out")
+def test_held_out_identities_are_in_no_training_shard(tmp_path: Path) -> None:
+    out = run(IngestionConfig(sources=(IDENTITIES,), held_out=0.5), tmp_path / "out")
     train = set(pq.read_table(out / "identities.parquet")["label"].to_pylist())
     held_out = set(pq.read_table(out / "held_out.parquet")["label"].to_pylist())
     assert held_out
@@ -101,9 +101,9 @@ def test_held_out_people_are_in_no_training_shard(tmp_path: Path) -> None:
 
 
 def test_who_is_held_out_stays_held_out_when_the_source_grows(tmp_path: Path) -> None:
-    def held_out(people: int) -> set[str]:
-        source = SyntheticSource(identities=people, smallest=2, largest=2)
-        out = run(IngestionConfig(sources=(source,), held_out=0.3), tmp_path / str(people))
+    def held_out(identities: int) -> set[str]:
+        source = SyntheticSource(identities=identities, smallest=2, largest=2)
+        out = run(IngestionConfig(sources=(source,), held_out=0.3), tmp_path / str(identities))
         return set(pq.read_table(out / "held_out.parquet")["label"].to_pylist())
 
     few, many = held_out(20), held_out(40)
@@ -124,7 +124,7 @@ def spoil(root: Path) -> None:
     (root / "p2" / "1.jpg").write_bytes(draw_jpeg(0, 2, 1)[:-500])
 
 
-def test_bad_images_are_quarantined_with_their_reasons_and_people_without_any_are_left_out(tmp_path: Path) -> None:
+def test_bad_images_are_quarantined_with_their_reasons_and_identities_without_any_are_left_out(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "data")
     spoil(root)
     config = IngestionConfig(sources=(FolderSource(path=str(root)),), max_bad_fraction=1)
@@ -143,7 +143,7 @@ def test_bad_images_are_quarantined_with_their_reasons_and_people_without_any_ar
 
 
 def test_too_many_bad_images_stop_the_stage_and_the_error_names_some(tmp_path: Path) -> None:
-    root = write_folder(tmp_path / "data", people=20, samples=10)
+    root = write_folder(tmp_path / "data", identities=20, samples=10)
     (root / "p3" / "4.jpg").write_bytes(b"not an image")
     source = FolderSource(path=str(root))
     run(IngestionConfig(sources=(source,)), tmp_path / "one in 200 is within 1 %")
@@ -165,7 +165,7 @@ def test_every_image_is_decoded_when_that_is_asked_for(tmp_path: Path, monkeypat
     assert digests(every) == digests(some)
 
 
-def test_people_of_two_sources_with_the_same_label_are_two_people(tmp_path: Path) -> None:
+def test_identities_of_two_sources_with_the_same_label_are_two_identities(tmp_path: Path) -> None:
     roots = [write_folder(tmp_path / name) for name in ("a", "b")]
     config = IngestionConfig(sources=tuple(FolderSource(path=str(root)) for root in roots))
     table = pq.read_table(run(config, tmp_path / "out") / "identities.parquet")
@@ -174,7 +174,7 @@ def test_people_of_two_sources_with_the_same_label_are_two_people(tmp_path: Path
     assert table["label"].to_pylist() == ["p0", "p1", "p2"] * 2
 
 
-def test_people_with_too_few_images_are_left_out_and_ids_stay_dense(tmp_path: Path) -> None:
+def test_identities_with_too_few_images_are_left_out_and_ids_stay_dense(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "data")
     (root / "p1" / "1.jpg").unlink()
     config = IngestionConfig(sources=(FolderSource(path=str(root)),), min_samples=2)
@@ -218,6 +218,6 @@ def test_folders_on_s3_are_read_like_local_ones(s3_url: str, tmp_path: Path) -> 
 
 
 def test_a_split_that_cannot_be_verified_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    people = SyntheticSource(identities=20, smallest=1, largest=1)
-    with pytest.raises(ValueError, match=r"ingestion\.held_out keeps \d+ people aside, with at most 1 images"):
-        run(IngestionConfig(sources=(people,), held_out=0.3), tmp_path / "out")
+    identities = SyntheticSource(identities=20, smallest=1, largest=1)
+    with pytest.raises(ValueError, match=r"ingestion\.held_out keeps \d+ identities aside, with at most 1 images"):
+        run(IngestionConfig(sources=(identities,), held_out=0.3), tmp_path / "out")

@@ -7,7 +7,7 @@ from sklearn.preprocessing import normalize
 
 from gif_core.protocols import (
     Flags,
-    UndefinedFiguresError,
+    UndefinedMetricsError,
     identify_templates,
     pool_templates,
     score_pairs,
@@ -123,7 +123,7 @@ def test_tar_at_far_is_read_off_scikit_learns_curve_to_the_last_digit(name: str,
 
 @pytest.mark.parametrize("same", [True, False])
 def test_pairs_of_one_kind_alone_are_undefined(same: bool) -> None:
-    with pytest.raises(UndefinedFiguresError, match="is undefined"):
+    with pytest.raises(UndefinedMetricsError, match="is undefined"):
         verify_templates(np.arange(5.0), np.full(5, same))
 
 
@@ -151,14 +151,14 @@ def identify_plainly(template: np.ndarray, galleries: dict[str, Enrolment], prob
     return {fpir: sum(tpirs) / len(tpirs) for fpir, tpirs in rates.items()}, ranks
 
 
-def make_galleries(seed: int, people: int = 30) -> tuple[dict[str, Enrolment], Enrolment]:
+def make_galleries(seed: int, identities: int = 30) -> tuple[dict[str, Enrolment], Enrolment]:
     """Two galleries in no order, and probes of which some are in neither."""
     rng = np.random.default_rng(seed)
-    enrolled = rng.permutation(people)
+    enrolled = rng.permutation(identities)
     first, second = np.split(enrolled, 2)
     galleries = {"G1": Enrolment(first, 900 - first), "G2": Enrolment(second, 900 - second)}
-    who = rng.integers(0, people + 4, 200)
-    return galleries, Enrolment(people + np.arange(200), 900 - who)
+    who = rng.integers(0, identities + 4, 200)
+    return galleries, Enrolment(identities + np.arange(200), 900 - who)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -195,5 +195,5 @@ def test_probes_who_are_all_enrolled_have_ranks_but_no_false_positive_rate() -> 
 
 def test_probes_of_whom_nobody_is_enrolled_are_undefined() -> None:
     galleries = {"G1": Enrolment(np.array([0]), np.array([5]))}
-    with pytest.raises(UndefinedFiguresError, match="no probe has its subject in gallery G1"):
+    with pytest.raises(UndefinedMetricsError, match="no probe has its subject in gallery G1"):
         identify_templates(np.eye(2), galleries, Enrolment(np.array([1]), np.array([6])))

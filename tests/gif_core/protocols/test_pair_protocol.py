@@ -6,7 +6,7 @@ from sklearn.metrics import roc_curve
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize
 
-from gif_core.protocols import UndefinedFiguresError, pair_distances, verify_distances, worst_errors
+from gif_core.protocols import UndefinedMetricsError, pair_distances, verify_distances, worst_errors
 from gif_core.protocols.pair_protocol import verify_pairs
 
 
@@ -128,8 +128,8 @@ def test_distances_in_chunks_equal_distances_at_once(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("same", "undefined"), [(True, "FAR"), (False, "TAR")])
-def test_pairs_of_one_kind_alone_have_no_figure(same: bool, undefined: str) -> None:
-    with pytest.raises(UndefinedFiguresError, match=f"all 20 pairs are of .*: {undefined} is undefined"):
+def test_pairs_of_one_kind_alone_have_no_metric(same: bool, undefined: str) -> None:
+    with pytest.raises(UndefinedMetricsError, match=f"all 20 pairs are of .*: {undefined} is undefined"):
         verify_distances(np.ones(20), np.full(20, same))
 
 
@@ -155,7 +155,7 @@ ADVERSARIAL = {
 
 @pytest.mark.parametrize("share", [0.5, 0.02, 0.98])
 @pytest.mark.parametrize("name", ADVERSARIAL)
-def test_figures_of_adversarial_distances_equal_a_plain_loop_to_the_last_digit(name: str, share: float) -> None:
+def test_metrics_of_adversarial_distances_equal_a_plain_loop_to_the_last_digit(name: str, share: float) -> None:
     rng = np.random.default_rng([11, *name.encode()])
     distance, same = ADVERSARIAL[name](rng), rng.random(400) < share
     same[:2] = True, False
@@ -174,12 +174,12 @@ def test_figures_of_adversarial_distances_equal_a_plain_loop_to_the_last_digit(n
         assert tar == tpr[::-1][np.argmin(np.abs(fpr[::-1] - far))]
 
 
-def test_fewer_pairs_than_folds_have_no_figure() -> None:
+def test_fewer_pairs_than_folds_have_no_metric() -> None:
     with pytest.raises(ValueError, match="9 pairs cannot be split into 10 folds"):
         verify_distances(np.ones(9), np.arange(9) % 2 == 0)
 
 
-def test_features_that_are_not_numbers_have_no_figure() -> None:
+def test_features_that_are_not_numbers_have_no_metric() -> None:
     left, right, same = make_pairs()
     left[3, 0] = np.nan
     with pytest.raises(ValueError, match="1 pairs have features that are not finite"):

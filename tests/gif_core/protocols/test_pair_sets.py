@@ -1,4 +1,4 @@
-"""Pairs from other people's files, and what errors say of those that are not as they must be."""
+"""Pairs from third-party files, and what errors say of those that are not as they must be."""
 
 import io
 from pathlib import Path
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.protocols import UndefinedFiguresError, check_pairs
+from gif_core.protocols import UndefinedMetricsError, check_pairs
 from gif_core.protocols.sets import PairSet, open_pairs
 from gif_core.protocols.sets.bin import PairFileError
 from gif_core.protocols.sets.files import EvaluationFileError
@@ -32,8 +32,8 @@ def greys(pairs: PairSet) -> list[tuple[int, int, bool]]:
     return list(zip(*sides, pairs.pairs.same.tolist(), strict=True))
 
 
-def write_bin(folder: Path, greys: list[int], people: list[int]) -> Path:
-    faces = [Face(person, png(grey)) for person, grey in zip(people, greys, strict=True)]
+def write_bin(folder: Path, greys: list[int], identities: list[int]) -> Path:
+    faces = [Face(person, png(grey)) for person, grey in zip(identities, greys, strict=True)]
     list(write_pair_file(faces, Crowd([""] * 9, len(faces)), folder))
     return folder / "pairs.bin"
 
@@ -64,7 +64,7 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
 def test_a_real_file_whose_pairs_are_all_of_one_person_has_no_far(path: Path) -> None:
     pairs = open_pairs(PairFileSet(path=str(path)))
     assert len(pairs.pairs) == 749
-    with pytest.raises(UndefinedFiguresError, match="all 749 pairs are of one person: FAR is undefined"):
+    with pytest.raises(UndefinedMetricsError, match="all 749 pairs are of one person: FAR is undefined"):
         check_pairs(pairs.pairs.same, 10)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from gif_core.protocols import UndefinedFiguresError
+from gif_core.protocols import UndefinedMetricsError
 from gif_core.protocols.roc import measure_roc, tar_at_far
 
 RATES = [10.0**-power for power in range(6, 0, -1)]
@@ -29,7 +29,7 @@ def assert_same_curve(scores: np.ndarray, same: np.ndarray) -> None:
 def test_any_scores_with_ties_give_scikit_learns_curve_to_the_last_digit(pairs: list[tuple[int, bool]]) -> None:
     scores, same = np.array([score / 7 for score, _ in pairs]), np.array([truth for _, truth in pairs])
     if same.all() or not same.any():
-        with pytest.raises(UndefinedFiguresError):
+        with pytest.raises(UndefinedMetricsError):
             measure_roc(scores, same)
     else:
         assert_same_curve(scores, same)
@@ -56,5 +56,5 @@ def test_separated_scores_give_scikit_learns_curve() -> None:
 def test_scores_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="2 pairs have features that are not finite"):
         measure_roc(np.array([0.5, np.nan, np.inf]), np.array([True, False, True]))
-    with pytest.raises(UndefinedFiguresError, match="no pairs"):
+    with pytest.raises(UndefinedMetricsError, match="no pairs"):
         measure_roc(np.empty(0), np.empty(0, np.bool_))

@@ -16,8 +16,8 @@ from gif_core.protocols.sets import (
     describe_ijb,
     open_pairs,
     read_ijb,
-    write_bin_twin,
-    write_ijb_twin,
+    write_synthetic_bin,
+    write_synthetic_ijb,
 )
 from gif_core.protocols.sets.synthetic import FIRST_PERSON, draw_loose
 from gif_core.synthetic import draw_face, find_landmarks, identity_attributes, shot_of
@@ -27,12 +27,14 @@ from gif_core.synthetic.features import NOSE_LIFT, eye_centre, mouth_corner, nos
 from schemas.evaluation import PairFileSet
 from schemas.ingestion import SyntheticSource
 
-PEOPLE = 6
+IDENTITIES = 6
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> EvaluationFiles:
-    return EvaluationFiles(str(write_ijb_twin(tmp_path_factory.mktemp("twin"), people=PEOPLE, seed=0)))
+    return EvaluationFiles(
+        str(write_synthetic_ijb(tmp_path_factory.mktemp("synthetic set"), identities=IDENTITIES, seed=0))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +42,17 @@ def meta(files: EvaluationFiles) -> IjbMeta:
     return read_ijb(files, "IJB-C")
 
 
-def test_the_twin_of_a_bin_is_read_as_one(tmp_path: Path) -> None:
-    path = write_bin_twin(tmp_path / "new", people=5, pairs=20, seed=0)
+def test_the_synthetic_set_of_a_bin_is_read_as_one(tmp_path: Path) -> None:
+    path = write_synthetic_bin(tmp_path / "new", identities=5, pairs=20, seed=0)
     found = open_pairs(PairFileSet(path=str(path)))
     assert found.pairs.same.tolist() == [True, False] * 20
     assert found.images.load(np.unique(found.pairs.left)).std() > 10
-    again = write_bin_twin(tmp_path / "again", people=5, pairs=20, seed=0)
+    again = write_synthetic_bin(tmp_path / "again", identities=5, pairs=20, seed=0)
     assert again.read_bytes() == path.read_bytes()
-    assert write_bin_twin(tmp_path / "other", people=5, pairs=20, seed=1).read_bytes() != path.read_bytes()
+    assert write_synthetic_bin(tmp_path / "other", identities=5, pairs=20, seed=1).read_bytes() != path.read_bytes()
 
 
-def test_the_twin_of_ijb_has_templates_of_several_media_and_media_of_several_images(meta: IjbMeta) -> None:
+def test_the_synthetic_set_of_ijb_has_templates_of_several_media_and_media_of_several_images(meta: IjbMeta) -> None:
     faces = meta.faces
     medias = [len(np.unique(faces.media_N[faces.template_N == t])) for t in range(len(faces.template_ids_T))]
     assert min(medias) == 1
@@ -59,7 +61,7 @@ def test_the_twin_of_ijb_has_templates_of_several_media_and_media_of_several_ima
     assert 0.3 <= faces.detector_N.min() < faces.detector_N.max() <= 1
 
 
-def test_the_twin_of_ijb_has_pairs_and_galleries_of_both_kinds(meta: IjbMeta) -> None:
+def test_the_synthetic_set_of_ijb_has_pairs_and_galleries_of_both_kinds(meta: IjbMeta) -> None:
     assert meta.probes is not None
     owner = dict(zip(meta.probes.template_G.tolist(), meta.probes.subject_G.tolist(), strict=True))
     for gallery in meta.galleries.values():
@@ -71,11 +73,11 @@ def test_the_twin_of_ijb_has_pairs_and_galleries_of_both_kinds(meta: IjbMeta) ->
     ]
     assert meta.same_P.tolist() == same
     assert len(owner) == len(meta.faces.template_ids_T)
-    assert set(owner.values()) == set(range(1, PEOPLE + 1))
+    assert set(owner.values()) == set(range(1, IDENTITIES + 1))
 
 
-def test_the_same_seed_gives_the_same_twin(files: EvaluationFiles, tmp_path: Path) -> None:
-    again = EvaluationFiles(str(write_ijb_twin(tmp_path / "again", people=PEOPLE, seed=0)))
+def test_the_same_seed_gives_the_same_synthetic_set(files: EvaluationFiles, tmp_path: Path) -> None:
+    again = EvaluationFiles(str(write_synthetic_ijb(tmp_path / "again", identities=IDENTITIES, seed=0)))
     assert describe_ijb(again, "IJB-C") == describe_ijb(files, "IJB-C")
 
 
@@ -121,7 +123,7 @@ def test_a_loose_crop_is_larger_than_its_face_and_holds_all_landmarks() -> None:
         assert 0.3 <= score <= 1
 
 
-def test_no_source_can_draw_the_people_of_a_twin() -> None:
+def test_no_source_can_draw_the_identities_of_a_synthetic_set() -> None:
     assert SyntheticSource(identities=FIRST_PERSON).identities == FIRST_PERSON, "whose last has a lower number"
     with pytest.raises(ValidationError, match="less than or equal to 1000000"):
         SyntheticSource(identities=FIRST_PERSON + 1)

@@ -29,7 +29,7 @@ def fill(root: Path, names: list[str]) -> Path:
     return root
 
 
-def test_people_and_images_come_in_the_order_of_their_names(read_source: Read, tmp_path: Path) -> None:
+def test_identities_and_images_come_in_the_order_of_their_names(read_source: Read, tmp_path: Path) -> None:
     names = ["b/2.jpg", "b/10.jpg", "a/z.png", "B/x.jpeg", "a/A.webp", "é/1.bmp", "a b/c d.JPG"]
     found = read_source(FolderSource(path=str(fill(tmp_path, names))))
     order = ["B/x.jpeg", "a/A.webp", "a/z.png", "a b/c d.JPG", "b/10.jpg", "b/2.jpg", "é/1.bmp"]
@@ -251,7 +251,7 @@ def test_every_format_is_read_from_s3_as_from_the_disk(
         assert caplog.messages == told, name
         assert expected.faults == [], name
         assert {type(row.image) for row in expected.rows} == {bytes}, name
-        assert ("says 9 people" in caplog.text) == (name == "RecordIO file")
+        assert ("says 9 identities" in caplog.text) == (name == "RecordIO file")
     assert len(read_source(at(sources["RecordIO folder"], remote)).rows) == 8
     assert len(read_source(at(sources["RecordIO pattern"], remote)).rows) == 4
     assert read_source(at(sources["RecordIO file"], remote)).rows[0].name == "a.rec#5"

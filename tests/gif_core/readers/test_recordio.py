@@ -174,11 +174,11 @@ def test_a_damaged_stretch_is_one_fault_that_says_how_much_is_lost(read_source: 
     assert reason.endswith(f"({len(garbage)} bytes are lost)")
 
 
-def insightface(people: list[int], image: Callable[[int], bytes] = lambda key: b"image %d" % key) -> list[bytes]:
+def insightface(identities: list[int], image: Callable[[int], bytes] = lambda key: b"image %d" % key) -> list[bytes]:
     """Record 0, images person by person, and one record with the range of keys for each person."""
-    ends = np.cumsum([1, *people]).tolist()
-    head = frame(pack([ends[-1], ends[-1] + len(people)], b""))
-    persons = np.repeat(np.arange(len(people)), people).tolist()
+    ends = np.cumsum([1, *identities]).tolist()
+    head = frame(pack([ends[-1], ends[-1] + len(identities)], b""))
+    persons = np.repeat(np.arange(len(identities)), identities).tolist()
     faces = [frame(pack(float(person), image(key), key)) for key, person in enumerate(persons, start=1)]
     ranges = [frame(pack([float(first), float(last)], b"")) for first, last in pairwise(ends)]
     return [head, *faces, *ranges]
@@ -220,7 +220,7 @@ def test_the_first_of_several_labels_counts(read_source: Read, keep_in_memory: K
 @pytest.mark.parametrize(
     ("label", "reason"),
     [
-        (2**24 + 2, "its label 16777218 is beyond 16777216, up to which the format tells all people apart"),
+        (2**24 + 2, "its label 16777218 is beyond 16777216, up to which the format tells all identities apart"),
         (3e38, "is beyond 16777216"),
         (-1, "its label -1 is not the number of a person"),
         (0.5, "its label 0.5 is not the number of a person"),
@@ -287,7 +287,7 @@ def test_the_description_changes_with_the_index_and_not_with_the_place(tmp_path:
 
 
 @pytest.mark.parametrize("text", [b"3,112,112", b"x,112,112", b"", b"4"])
-def test_a_count_of_people_that_is_another_is_told(
+def test_a_count_of_identities_that_is_another_is_told(
     read_source: Read, keep_in_memory: Keep, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -295,7 +295,7 @@ def test_a_count_of_people_that_is_another_is_told(
     assert ("train.rec has 4" in caplog.text) == (text != b"4")
 
 
-def test_files_of_one_folder_share_their_people(read_source: Read, tmp_path: Path) -> None:
+def test_files_of_one_folder_share_their_identities(read_source: Read, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / ".hidden").mkdir()
     (tmp_path / "a.rec").write_bytes(b"".join(numbered(2)))

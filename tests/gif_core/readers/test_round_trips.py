@@ -18,7 +18,7 @@ from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Sou
 
 LABELS = ["ann", "bø b", "Cy.", "../dee", "ea", "fay%20"]
 COUNTS = [3, 1, 4, 2, 1, 5]
-PEOPLE = np.repeat(np.arange(len(COUNTS)), COUNTS).tolist()
+IDENTITIES = np.repeat(np.arange(len(COUNTS)), COUNTS).tolist()
 NAMES = {"Cy.": "Cy%2E", "../dee": "%2E.%2Fdee", "bø b": "b%C3%B8%20b", "fay%20": "fay%2520"}
 """Labels that are other names in a folder."""
 Read = Callable[[Source], Any]
@@ -27,7 +27,7 @@ Read = Callable[[Source], Any]
 @pytest.fixture(scope="module")
 def faces() -> list[Face]:
     samples = [sample for count in COUNTS for sample in range(count)]
-    return [Face(person, draw_jpeg(0, person, sample)) for person, sample in zip(PEOPLE, samples, strict=True)]
+    return [Face(person, draw_jpeg(0, person, sample)) for person, sample in zip(IDENTITIES, samples, strict=True)]
 
 
 def export(faces: list[Face], name: str, folder: Path) -> Path:
@@ -107,7 +107,9 @@ def test_webdataset_is_read_back_from_many_archives(faces: list[Face], tmp_path:
 def test_pairs_are_read_back_byte_for_byte(faces: list[Face], tmp_path: Path) -> None:
     found = parse_pair_file((export(faces, "bin", tmp_path / "out") / "pairs.bin").read_bytes(), "pairs.bin")
     assert found.images == [face.image for face in faces]
-    assert found.same_P.tolist() == [left == right for left, right in zip(PEOPLE[::2], PEOPLE[1::2], strict=True)]
+    assert found.same_P.tolist() == [
+        left == right for left, right in zip(IDENTITIES[::2], IDENTITIES[1::2], strict=True)
+    ]
 
 
 def test_every_format_is_ingested_to_the_same_faces(faces: list[Face], tmp_path: Path) -> None:
@@ -118,14 +120,16 @@ def test_every_format_is_ingested_to_the_same_faces(faces: list[Face], tmp_path:
         config = IngestionConfig(sources=(source,), decode_all=True)
         list(ingest(config, [open_reader(source)], out))
         labels = pq.read_table(out / "identities.parquet")["label"].to_pylist()
-        people = {expected_label(kind, person): person for person in range(len(LABELS))}
+        identities = {expected_label(kind, person): person for person in range(len(LABELS))}
         ingested = Faces(sorted(out.glob("identities-*.arrow")))
-        rows = [(people[labels[label]], bytes(ingested.content(row))) for row, label in enumerate(ingested.labels_N)]
+        rows = [
+            (identities[labels[label]], bytes(ingested.content(row))) for row, label in enumerate(ingested.labels_N)
+        ]
         assert sorted(rows) == expected, kind
         assert len(pq.read_table(out / "quarantine.parquet")) == 0
 
 
-def test_a_table_of_mixed_people_is_ingested_as_one_of_grouped_ones(faces: list[Face], tmp_path: Path) -> None:
+def test_a_table_of_mixed_identities_is_ingested_as_one_of_grouped_ones(faces: list[Face], tmp_path: Path) -> None:
     order = np.random.default_rng(0).permutation(len(faces))
     grouped = sorted(order.tolist(), key=lambda i: [faces[j].identity_id for j in order].index(faces[i].identity_id))
     contents = []

@@ -136,7 +136,7 @@ def test_images_beyond_any_size_are_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_are_read_in_order_and_share_people_by_name(read_source: Read, tmp_path: Path, kind: str) -> None:
+def test_files_are_read_in_order_and_share_identities_by_name(read_source: Read, tmp_path: Path, kind: str) -> None:
     ending = f".{kind}"
     first = table([bytes([i]) for i in range(7)], [0, 0, 1, 1, 1, 0, 1], ["ann", "bob"])
     second = table([bytes([i]) for i in range(7, 10)], [0, 1, 1], ["bob", "cy"])
@@ -275,7 +275,7 @@ def test_row_groups_are_fetched_piece_by_piece(keep_in_memory: Keep, monkeypatch
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_people_who_are_mixed_are_read_from_a_spool_with_the_same_result(
+def test_identities_who_are_mixed_are_read_from_a_spool_with_the_same_result(
     keep_in_memory: Keep, tmp_path: Path, kind: str
 ) -> None:
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from gif_core.recognition.gallery import Candidates
 from gif_core.recognition.open_set import calibrate
 from gif_core.tokenization import CodeShape, unpack_codes
 
-SHAPE, PEOPLE, DIM = CodeShape(3, 5), 90, 16
+SHAPE, IDENTITIES, DIM = CodeShape(3, 5), 90, 16
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -21,27 +21,27 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def make_gallery(beam: int = 8, map_width: int = 0) -> Gallery:
     torch.manual_seed(1)
     rng = np.random.default_rng(2)
-    codes = unpack_codes(rng.permutation(SHAPE.capacity(0))[:PEOPLE], SHAPE)
-    heads = TokenHeads(SHAPE.length, SHAPE.range, DIM, scale=8.0, map_width=map_width)
+    codes = unpack_codes(rng.permutation(SHAPE.capacity(0))[:IDENTITIES], SHAPE)
+    heads = TokenHeads(SHAPE.length, SHAPE.vocab_size, DIM, scale=8.0, map_width=map_width)
     if map_width:
         torch.nn.init.normal_(heads.map_out_WD)
-    return Gallery(heads, codes, SHAPE, unit(rng.standard_normal((PEOPLE, DIM))), beam=beam)
+    return Gallery(heads, codes, SHAPE, unit(rng.standard_normal((IDENTITIES, DIM))), beam=beam)
 
 
 def some_features(images: int = 40) -> np.ndarray:
     return unit(np.random.default_rng(3).standard_normal((images, DIM)))
 
 
-def test_exhaustive_search_ranks_everybody_by_their_cosine() -> None:
+def test_exhaustive_search_ranks_all_identities_by_their_cosine() -> None:
     gallery, z = make_gallery(), some_features()
-    found = gallery.find(z, PEOPLE, "exhaustive")
+    found = gallery.find(z, IDENTITIES, "exhaustive")
     cosines = z @ gallery.vectors_ND.T
     assert np.array_equal(found.identities_BK, np.argsort(-cosines, axis=1))
     assert found.scores_BK == pytest.approx(-np.sort(-cosines, axis=1), abs=1e-6)
 
 
-def test_re_ranking_with_a_beam_of_everybody_is_exhaustive_search() -> None:
-    gallery, z = make_gallery(beam=PEOPLE), some_features()
+def test_re_ranking_with_a_beam_of_all_identities_is_exhaustive_search() -> None:
+    gallery, z = make_gallery(beam=IDENTITIES), some_features()
     wide, all_of_them = gallery.find(z, 5, "reranked"), gallery.find(z, 5, "exhaustive")
     assert np.array_equal(wide.identities_BK, all_of_them.identities_BK)
     assert wide.scores_BK == pytest.approx(all_of_them.scores_BK, abs=1e-6)
@@ -49,11 +49,11 @@ def test_re_ranking_with_a_beam_of_everybody_is_exhaustive_search() -> None:
 
 def test_where_code_vectors_are_mapped_all_ways_go_by_the_mapped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gif_core.recognition.gallery._BLOCK", 16)
-    gallery, z = make_gallery(beam=PEOPLE, map_width=7), some_features()
+    gallery, z = make_gallery(beam=IDENTITIES, map_width=7), some_features()
     with torch.no_grad():
         placed = gallery.heads.place(torch.from_numpy(gallery.vectors_ND)).numpy()
     moved = np.linalg.norm(placed - gallery.vectors_ND, axis=1) > 0.1
-    assert moved.mean() > 0.9, "the map moves people: relu leaves a few where they are"
+    assert moved.mean() > 0.9, "the map moves identities: relu leaves a few where they are"
     wanted = np.argsort(-(z @ placed.T), axis=1)[:, :5]
     assert np.array_equal(gallery.find(z, 5, "exhaustive").identities_BK, wanted)
     assert np.array_equal(gallery.find(z, 5, "reranked").identities_BK, wanted)
@@ -69,37 +69,37 @@ def test_re_ranking_orders_the_codes_of_the_beam_and_no_others() -> None:
     assert not np.array_equal(decoded.identities_BK, ranked.identities_BK)
 
 
-def test_chances_of_everybody_sum_to_one_and_rank_as_decoding_does() -> None:
-    gallery, z = make_gallery(beam=PEOPLE), some_features()
-    everybody = np.tile(np.arange(PEOPLE), (len(z), 1))
-    chances = gallery.chances(z, everybody)
-    assert chances.sum(axis=1) == pytest.approx(np.ones(len(z)), abs=1e-5)
-    assert np.array_equal(gallery.find(z, 1, "codes").identities_BK[:, 0], chances.argmax(axis=1))
+def test_probabilities_of_all_identities_sum_to_one_and_rank_as_decoding_does() -> None:
+    gallery, z = make_gallery(beam=IDENTITIES), some_features()
+    all_rows = np.tile(np.arange(IDENTITIES), (len(z), 1))
+    probabilities = gallery.probabilities(z, all_rows)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(z)), abs=1e-5)
+    assert np.array_equal(gallery.find(z, 1, "codes").identities_BK[:, 0], probabilities.argmax(axis=1))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_image_finds_the_people_that_it_finds_in_a_batch(method: Method) -> None:
+def test_one_image_finds_the_identities_that_it_finds_in_a_batch(method: Method) -> None:
     gallery, z = make_gallery(), some_features(12)
     alone = [gallery.find(z[image : image + 1], 4, method).identities_BK[0] for image in range(len(z))]
     assert np.array_equal(gallery.find(z, 4, method).identities_BK, np.stack(alone))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_more_candidates_than_people_are_everybody_once(method: Method) -> None:
+def test_more_candidates_than_identities_are_all_identities_once(method: Method) -> None:
     gallery = make_gallery()
-    found = gallery.find(some_features(3), 10 * PEOPLE, method).identities_BK
-    assert np.array_equal(np.sort(found, axis=1), np.tile(np.arange(PEOPLE), (3, 1)))
+    found = gallery.find(some_features(3), 10 * IDENTITIES, method).identities_BK
+    assert np.array_equal(np.sort(found, axis=1), np.tile(np.arange(IDENTITIES), (3, 1)))
 
 
 def test_nobody_has_no_cosine_and_no_chance() -> None:
     gallery, z = make_gallery(), some_features(1)
-    people = np.array([[3, NOBODY]])
-    assert gallery.cosines(z, people)[0, 1] == -np.inf
-    assert gallery.chances(z, people)[0, 1] == 0
-    assert gallery.chances(z, people)[0, 0] > 0
+    identities = np.array([[3, NOBODY]])
+    assert gallery.cosines(z, identities)[0, 1] == -np.inf
+    assert gallery.probabilities(z, identities)[0, 1] == 0
+    assert gallery.probabilities(z, identities)[0, 0] > 0
 
 
-def test_codes_of_other_people_than_the_vectors_are_refused() -> None:
+def test_codes_of_other_identities_than_the_vectors_are_refused() -> None:
     gallery = make_gallery()
     with pytest.raises(ValueError, match="90 codes do not fit 89 code vectors"):
         Gallery(gallery.heads, gallery.tree.codes_NL, SHAPE, gallery.vectors_ND[:-1])
@@ -119,7 +119,7 @@ def test_equal_scores_are_all_kept_below_the_threshold() -> None:
         calibrate(np.empty(0), 0.1)
 
 
-def test_figures_of_an_open_set_are_those_counted_by_hand() -> None:
+def test_metrics_of_an_open_set_are_those_counted_by_hand() -> None:
     enrolled = Candidates(
         np.array([[0, 1], [1, 0], [0, 2], [1, 3]]), np.array([[0.9, 0], [0.2, 0], [0.8, 0], [0.7, 0]], np.float32)
     )

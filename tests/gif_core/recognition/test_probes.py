@@ -1,4 +1,4 @@
-"""Which images identification is measured on: new ones where there can be, and everybody's turn comes."""
+"""Which images identification is measured on: new ones where there can be, and all identities's turn comes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +22,12 @@ def faces(tmp_path: Path, write_shard: Callable[..., Path]) -> Faces:
     return Faces([write_shard(tmp_path / "shard", rows, 4)])
 
 
-def people(sources: list[int]) -> pa.Table:
+def identities(sources: list[int]) -> pa.Table:
     return pa.table({"source": sources, "label": [f"person-{2 * number:06d}" for number in range(len(sources))]})
 
 
-def test_people_of_a_drawn_source_get_photographs_that_the_source_does_not_have(faces: Faces) -> None:
-    chosen = choose_enrolled([FolderSource(path="x"), DRAWN], people([0, 1, 1]), faces, most=5, seed=0)
+def test_identities_of_a_drawn_source_get_photographs_that_the_source_does_not_have(faces: Faces) -> None:
+    chosen = choose_enrolled([FolderSource(path="x"), DRAWN], identities([0, 1, 1]), faces, most=5, seed=0)
     assert chosen.origin == "new"
     assert sorted(np.unique(chosen.person_N)) == [1, 2], "the first is of the folder, which has no new images"
     assert np.bincount(chosen.person_N).tolist() in ([0, 3, 2], [0, 2, 3])
@@ -41,18 +41,18 @@ def test_people_of_a_drawn_source_get_photographs_that_the_source_does_not_have(
 
 
 def test_without_a_drawn_source_the_images_of_the_training_are_taken(faces: Faces) -> None:
-    chosen = choose_enrolled([FolderSource(path="x")], people([0, 0, 0]), faces, most=4, seed=0)
+    chosen = choose_enrolled([FolderSource(path="x")], identities([0, 0, 0]), faces, most=4, seed=0)
     assert chosen.origin == "training"
     assert np.array_equal(chosen.person_N, faces.labels_N[chosen.rows_N])
 
 
-def test_unknown_people_are_those_of_the_faces_given(faces: Faces) -> None:
+def test_unknown_identities_are_those_of_the_faces_given(faces: Faces) -> None:
     chosen = choose_unknown(faces, most=100, seed=0)
     assert np.array_equal(chosen.rows_N, np.arange(6))
     assert np.array_equal(chosen.person_N, faces.labels_N)
 
 
-def test_everybody_has_a_first_turn_before_anybody_has_a_second() -> None:
+def test_all_identities_has_a_first_turn_before_anybody_has_a_second() -> None:
     labels = np.repeat(np.arange(20), np.arange(1, 21))
     rows = take_turns(labels, 30, np.random.default_rng(0))
     counts = np.bincount(labels[rows])

@@ -114,7 +114,7 @@ def build_parameters(run: Any, dimension: int) -> int:
     codes = run.inputs["tokenization"].manifest.metrics
     vectors, tokens = (codes["identities"], dimension), (codes["identities"], codes["length"])
     built = build_head(
-        run.config.training, np.zeros(tokens, np.int64), np.zeros(vectors, np.float32), num_values=codes["range"]
+        run.config.training, np.zeros(tokens, np.int64), np.zeros(vectors, np.float32), num_values=codes["vocab_size"]
     )
     return sum(parameter.numel() for parameter in built.parameters())
 
@@ -192,7 +192,7 @@ def test_identification_stands_beside_that_of_other_runs_and_the_lowest_fnir_is_
         run = small_run(tmp_path, head=head)
         evaluation = run.inputs["evaluation"]
         found = SetResult("identification", "identification", "enrolled-1", {"beam": 64}, {})
-        found.subjects["reranked"] = {"rank_1": 0.75, "rank_5": 0.9, "fnir_at_fpir_0.01": fnir, "threshold": 0.3}
+        found.systems["reranked"] = {"rank_1": 0.75, "rank_5": 0.9, "fnir_at_fpir_0.01": fnir, "threshold": 0.3}
         with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
             write_scores(draft.folder, [], "0" * 64, found)
             run.store.publish(draft, replace=True)

@@ -27,7 +27,7 @@ from gif_core.reporting.plots import (
     smooth,
     thin,
 )
-from gif_core.reporting.published import FIGURES, INSIGHTFACE, PAPER, PEOPLE, benchmark_of, training_set_of
+from gif_core.reporting.published import FIGURES, IDENTITIES, INSIGHTFACE, PAPER, benchmark_of, training_set_of
 from gif_core.reporting.sections.codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.runtime import decimal, duration, percent, size, thousands
 from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
@@ -136,14 +136,14 @@ def test_same_artifacts_give_the_same_bytes(run: Any, tmp_path: Path) -> None:
     assert run.report(tmp_path / "first.html") == run.report(tmp_path / "second.html")
 
 
-def test_report_without_held_out_people_says_what_to_set(page_without_scores: Page) -> None:
+def test_report_without_held_out_identities_says_what_to_set(page_without_scores: Page) -> None:
     assert "No figures: nobody was held out" in page_without_scores.text
     assert "set ingestion.held_out above 0" in page_without_scores.text
     assert "plot-roc-1" not in page_without_scores.ids
 
 
 @pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
-def test_numbers_are_written_for_people(page: Page, shown: str) -> None:
+def test_numbers_are_written_for_identities(page: Page, shown: str) -> None:
     assert shown in " ".join(page.text.split())
 
 
@@ -179,9 +179,9 @@ def test_figures_of_public_sets_stand_above_published_ones_with_a_note_that_the_
 ) -> None:
     html = section(run.report(tmp_path / "report.html"), "published")
     own, gif = (plain(row) for row in html.split("<tbody>")[1].split("</tr>")[:2])
-    assert own == "This rungif, iresnet100 11 people 91.23% – – – – – 54.32% here"
+    assert own == "This rungif, iresnet100 11 identities 91.23% – – – – – 54.32% here"
     assert gif == "GIFR100 MS1MV2 99.85% 98.80% 98.58% 96.94% 94.45% 95.05% 96.77% the GIF paper"
-    assert "The training data differ: this run was trained on 11 people" in plain(html)
+    assert "The training data differ: this run was trained on 11 identities" in plain(html)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_figures_of_public_sets_stand_above_published_ones_with_a_note_that_the_
         ("synthetic_ijb", "IJB-C", None),
     ],
 )
-def test_drawn_twins_and_other_variants_never_stand_for_a_public_benchmark(
+def test_drawn_synthetic_set_and_other_variants_never_stand_for_a_public_benchmark(
     kind: str, title: str, benchmark: str | None
 ) -> None:
     assert benchmark_of(kind, title) == benchmark
@@ -210,10 +210,10 @@ def test_published_figures_have_those_of_the_paper_on_both_backbones_and_of_insi
     assert found["GIF", "ViT-B", "WebFace42M", PAPER]["IJB-C"] == pytest.approx(0.9799)
     of_insightface = [found["CosFace", "R100", name, INSIGHTFACE] for name in ("WebFace4M", "WebFace12M")]
     assert of_insightface == [{"IJB-C": pytest.approx(0.9719)}, {"IJB-C": pytest.approx(0.9759)}]
-    assert {row.trained_on for row in FIGURES} <= set(PEOPLE)
+    assert {row.trained_on for row in FIGURES} <= set(IDENTITIES)
 
 
-def test_training_sets_are_known_by_how_many_people_they_have() -> None:
+def test_training_sets_are_known_by_how_many_identities_they_have() -> None:
     assert training_set_of(85_742) == "MS1MV2"
     assert training_set_of(85_741) is None
 
@@ -232,7 +232,7 @@ def test_where_no_pairs_of_images_were_verified_the_report_says_so_and_of_templa
     run = small_run(tmp_path / "store", seed=4)
     evaluation = run.inputs["evaluation"]
     templates = SetResult("IJB-C", "ijb", "ijb-1", {"flip": True}, {"pairs": 9})
-    templates.subjects = {"model": {"tar_at_far_0.0001": 0.5}}
+    templates.systems = {"model": {"tar_at_far_0.0001": 0.5}}
     with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
         write_scores(draft.folder, [templates], "0" * 64)
         run.store.publish(draft, replace=True)
@@ -281,15 +281,15 @@ def report_with_identification(small_run: MakeRun, folder: Path, found: dict[str
 def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
     assert "Identification by codes" not in run.report(tmp_path / "without.html")
     figures = {"rank_1": 0.8765, "fnir_at_fpir_0.01": 0.25, "threshold": 0.7}
-    counts = {"people": 300, "enrolled_images": 1200, "unknown_images": 80, "flags": {"enrolled_images": "new"}}
-    shown = report_with_identification(small_run, tmp_path, counts | {"subjects": {"codes": figures}})
-    assert "among 300 enrolled people" in shown
-    assert "1,200 images of enrolled people" in shown
+    counts = {"identities": 300, "enrolled_images": 1200, "unknown_images": 80, "flags": {"enrolled_images": "new"}}
+    shown = report_with_identification(small_run, tmp_path, counts | {"systems": {"codes": figures}})
+    assert "among 300 enrolled identities" in shown
+    assert "1,200 images of enrolled identities" in shown
     assert all(figure in shown for figure in ("87.65%", "25.00%", "Rank 1", "FNIR at FPIR 1%"))
 
 
 def test_identification_that_could_not_be_measured_says_why(small_run: MakeRun, tmp_path: Path) -> None:
-    shown = report_with_identification(small_run, tmp_path, {"subjects": {}, "undefined": "arcface reads no codes"})
+    shown = report_with_identification(small_run, tmp_path, {"systems": {}, "undefined": "arcface reads no codes"})
     assert "No figures: arcface reads no codes." in shown
 
 
@@ -384,8 +384,8 @@ def test_a_tree_too_large_to_draw_is_cut_at_a_level(tmp_path: Path) -> None:
     shape = CodeShape(4, 9)
     codes = unpack_codes(np.random.default_rng(0).permutation(9**4)[:5000], shape)
     ids = np.arange(5000)
-    people = pa.table({"identity_id": ids, "label": ids.astype(str), "num_samples": ids})
-    write_code_table(tmp_path, codes, shape, people)
+    identities = pa.table({"identity_id": ids, "label": ids.astype(str), "num_samples": ids})
+    write_code_table(tmp_path, codes, shape, identities)
     with duckdb.connect(tmp_path / "codes.duckdb", read_only=True) as table:
         tree = _draw_tree(table).data[0]
     assert len(tree.ids) == 1 + 9 + 81 + 729
@@ -398,8 +398,15 @@ def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(
     run = small_run(tmp_path / "store", held_out=0)
     run.config = run.config.model_copy(update={"seed": 5})
     with run.publish("tokenization") as draft:
-        write_code_table(draft.folder, np.arange(len(run.people), dtype=np.int32)[:, None], ONE_TOKEN, run.people)
-        draft.metrics |= {"identities": len(run.people), "length": 1, "range": ONE_TOKEN.range, "occupancy": 0.5}
+        write_code_table(
+            draft.folder, np.arange(len(run.identities), dtype=np.int32)[:, None], ONE_TOKEN, run.identities
+        )
+        draft.metrics |= {
+            "identities": len(run.identities),
+            "length": 1,
+            "vocab_size": ONE_TOKEN.vocab_size,
+            "occupancy": 0.5,
+        }
     with run.publish("separation") as draft:
         curve = {"epoch": [0], "loss": [1.0], "gap": [1.0], "mean_cosine": [0.0], "neighbours_kept": [1.0]}
         pq.write_table(pa.table(curve), draft.folder / "curve.parquet")

@@ -211,12 +211,12 @@ def test_nothing_is_wider_than_the_screen(opened: Tab) -> None:
 
 def test_a_click_into_the_code_tree_shows_the_faces_of_that_node(opened: Tab) -> None:
     opened.wait_for("document.querySelectorAll('#node-faces figure:not([hidden])').length > 0")
-    everybody = opened.run("document.querySelectorAll('#node-faces figure:not([hidden])').length")
+    all_rows = opened.run("document.querySelectorAll('#node-faces figure:not([hidden])').length")
     box = f"[...document.querySelectorAll('#plot-tree .slice')].find(s => s.__data__.data.data.id === '{SECOND_LEVEL}')"
     opened.click(box)
     opened.wait_for(f"document.getElementById('node-name').textContent === 'node {SECOND_LEVEL}'")
     codes = opened.run("[...document.querySelectorAll('#node-faces figure:not([hidden])')].map(f => f.dataset.code)")
-    assert 0 < len(codes) < everybody
+    assert 0 < len(codes) < all_rows
     assert all(code.startswith(f"{SECOND_LEVEL}.") for code in codes)
 
 

@@ -1,4 +1,4 @@
-"""Figures of weighted people are the reported ones when all weigh the same, and chance is told from skill."""
+"""Metrics of weighted identities are the reported ones when all weigh the same, and chance is told from skill."""
 
 from dataclasses import replace
 
@@ -11,18 +11,18 @@ from gif_core.evaluation import keep_pairs, keep_searches, who_is_who
 from gif_core.protocols import identify_templates, verify_distances
 from gif_core.protocols.sets.ijb import Enrolment
 from gif_core.retraining import bootstrap
-from gif_core.retraining.bootstrap import Figure, PairScores, Searches, interval_of_difference
+from gif_core.retraining.bootstrap import Metric, PairScores, Searches, interval_of_difference
 
-PEOPLE, PAIRS, FOLDS = 60, 600, 10
+IDENTITIES, PAIRS, FOLDS = 60, 600, 10
 GIVEN = {"replicas": 400, "confidence": 0.95, "seed": 0}
 
 
 def make_pairs(noise: float, seed: int = 1) -> PairScores:
-    """Half of the pairs of one person, half of two; the same people for every noise."""
+    """Half of the pairs of one person, half of two; the same identities for every noise."""
     rng = np.random.default_rng(0)
-    left = rng.integers(PEOPLE, size=PAIRS)
+    left = rng.integers(IDENTITIES, size=PAIRS)
     same = np.arange(PAIRS) % 2 == 0
-    right = np.where(same, left, (left + rng.integers(1, PEOPLE, size=PAIRS)) % PEOPLE)
+    right = np.where(same, left, (left + rng.integers(1, IDENTITIES, size=PAIRS)) % IDENTITIES)
     distance = np.clip(np.where(same, 1.0, 2.0) + np.random.default_rng(seed).normal(size=PAIRS) * noise, 0, 3.99)
     return PairScores(np.arange(PAIRS), -distance, same, left, right, PAIRS, int((~same).sum()))
 
@@ -32,25 +32,25 @@ def nearest_tar(same_P: NDArray[np.bool_], score_P: NDArray[np.float64], rate: f
     return float(tar[::-1][np.abs(far[::-1] - rate).argmin()])
 
 
-def everybody(people: int = PEOPLE) -> NDArray[np.float64]:
-    return np.ones(people)
+def all_rows(identities: int = IDENTITIES) -> NDArray[np.float64]:
+    return np.ones(identities)
 
 
 def test_accuracy_of_equal_weights_is_the_reported_one() -> None:
     given = make_pairs(0.6)
     reported = verify_distances(-given.score_P, given.same_P, FOLDS)
-    assert bootstrap.accuracy(given, FOLDS)(everybody()) == pytest.approx(reported.accuracy, abs=1e-12)
+    assert bootstrap.accuracy(given, FOLDS)(all_rows()) == pytest.approx(reported.accuracy, abs=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.1, 0.01])
 def test_tar_of_equal_weights_is_that_of_all_points_of_the_roc(far: float) -> None:
     """The reported one leaves out points where the curve goes straight on, and may be a step beside it."""
     given = make_pairs(0.6)
-    assert bootstrap.tar_at_far(given, far)(everybody()) == pytest.approx(nearest_tar(given.same_P, given.score_P, far))
+    assert bootstrap.tar_at_far(given, far)(all_rows()) == pytest.approx(nearest_tar(given.same_P, given.score_P, far))
 
 
 def test_a_weight_counts_like_as_many_copies() -> None:
-    given, weight = make_pairs(0.6), everybody()
+    given, weight = make_pairs(0.6), all_rows()
     weight[7] = 3.0
     copies = given.weigh(weight).astype(int)
     again = np.repeat(np.arange(PAIRS), copies)
@@ -58,28 +58,30 @@ def test_a_weight_counts_like_as_many_copies() -> None:
     assert bootstrap.tar_at_far(given, 0.1)(weight) == pytest.approx(copied)
 
 
-def test_the_highest_scores_of_different_people_decide_as_all_do() -> None:
+def test_the_highest_scores_of_different_identities_decide_as_all_do() -> None:
     rng = np.random.default_rng(0)
     score, same = rng.normal(size=4000), np.arange(4000) < 400
     score[same] += 3
-    people = np.arange(4000)
-    whole, part = (keep_pairs("set", score, same, people, people, people, most=most) for most in (4000, 500))
+    identities = np.arange(4000)
+    whole, part = (
+        keep_pairs("set", score, same, identities, identities, identities, most=most) for most in (4000, 500)
+    )
     assert len(part) == 900
-    figures = []
+    metrics = []
     for table in (whole, part):
         columns = [table[name].to_numpy() for name in ("pair", "score", "same", "left_person", "right_person")]
-        figures.append(bootstrap.tar_at_far(PairScores(*columns, 4000, 3600), 0.01))
-    assert figures[0](everybody(4000)) == figures[1](everybody(4000))
+        metrics.append(bootstrap.tar_at_far(PairScores(*columns, 4000, 3600), 0.01))
+    assert metrics[0](all_rows(4000)) == metrics[1](all_rows(4000))
 
 
-def test_figures_of_galleries_are_the_reported_ones() -> None:
+def test_metrics_of_galleries_are_the_reported_ones() -> None:
     rng = np.random.default_rng(0)
     centre = rng.normal(size=(30, 16))
-    subject = np.concatenate([np.arange(20), np.repeat(np.arange(30), 4)])
-    template = centre[subject] + 1.1 * rng.normal(size=(len(subject), 16))
+    system = np.concatenate([np.arange(20), np.repeat(np.arange(30), 4)])
+    template = centre[system] + 1.1 * rng.normal(size=(len(system), 16))
     template /= np.linalg.norm(template, axis=1, keepdims=True)
-    probes = Enrolment(np.arange(20, len(subject)), subject[20:])
-    galleries = {"G1": Enrolment(np.arange(10), subject[:10]), "G2": Enrolment(np.arange(10, 20), subject[10:20])}
+    probes = Enrolment(np.arange(20, len(system)), system[20:])
+    galleries = {"G1": Enrolment(np.arange(10), system[:10]), "G2": Enrolment(np.arange(10, 20), system[10:20])}
     reported = identify_templates(template, galleries, probes)
     table = keep_searches("set", reported.searches, probes.subject_G)
     columns = ("person", "enrolled", "own", "other", "rank")
@@ -88,11 +90,11 @@ def test_figures_of_galleries_are_the_reported_ones() -> None:
         rows = np.flatnonzero(np.array(table["gallery"].to_pylist()) == name)
         searches.append(Searches(*(table[column].to_numpy()[rows] for column in columns)))
     for rank in (1, 5):
-        assert bootstrap.rank_share(searches, rank)(everybody(30)) == pytest.approx(reported.cmc[rank - 1])
-    assert bootstrap.tpir_at_fpir(searches, 0.1)(everybody(30)) == pytest.approx(reported.tpir_at_fpir[0.1])
+        assert bootstrap.rank_share(searches, rank)(all_rows(30)) == pytest.approx(reported.cmc[rank - 1])
+    assert bootstrap.tpir_at_fpir(searches, 0.1)(all_rows(30)) == pytest.approx(reported.tpir_at_fpir[0.1])
 
 
-def test_people_are_those_whom_pairs_connect() -> None:
+def test_identities_are_those_whom_pairs_connect() -> None:
     left, right = np.array([0, 1, 3, 5]), np.array([1, 2, 4, 0])
     person = who_is_who(left, right, np.array([True, True, True, False]))
     assert person[0] == person[1] == person[2]
@@ -100,18 +102,20 @@ def test_people_are_those_whom_pairs_connect() -> None:
     assert len(set(person.tolist())) == 3
 
 
-def accuracy_of(noise: float, seed: int = 1) -> Figure:
+def accuracy_of(noise: float, seed: int = 1) -> Metric:
     return bootstrap.accuracy(make_pairs(noise, seed), FOLDS)
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
-    assert interval_of_difference(accuracy_of(0.6), accuracy_of(0.6), PEOPLE, **GIVEN) == (0.0, 0.0)
+    assert interval_of_difference(accuracy_of(0.6), accuracy_of(0.6), IDENTITIES, **GIVEN) == (0.0, 0.0)
 
 
 def test_a_better_model_is_above_by_more_than_chance_and_the_other_way_round() -> None:
-    low, high = interval_of_difference(accuracy_of(0.8), accuracy_of(0.4), PEOPLE, **GIVEN)
+    low, high = interval_of_difference(accuracy_of(0.8), accuracy_of(0.4), IDENTITIES, **GIVEN)
     assert 0 < low < high
-    assert interval_of_difference(accuracy_of(0.4), accuracy_of(0.8), PEOPLE, **GIVEN) == pytest.approx((-high, -low))
+    assert interval_of_difference(accuracy_of(0.4), accuracy_of(0.8), IDENTITIES, **GIVEN) == pytest.approx(
+        (-high, -low)
+    )
 
 
 def test_equal_models_differ_by_chance_alone() -> None:
@@ -119,27 +123,27 @@ def test_equal_models_differ_by_chance_alone() -> None:
     told = 0
     for seed in range(20):
         low, high = interval_of_difference(
-            accuracy_of(0.6, 2 * seed + 10), accuracy_of(0.6, 2 * seed + 11), PEOPLE, **GIVEN
+            accuracy_of(0.6, 2 * seed + 10), accuracy_of(0.6, 2 * seed + 11), IDENTITIES, **GIVEN
         )
         told += low > 0 or high < 0
     assert told <= 2
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
-    figures = accuracy_of(0.8), accuracy_of(0.7)
-    once, again = (interval_of_difference(*figures, PEOPLE, **GIVEN) for _ in range(2))
-    assert once == again != interval_of_difference(*figures, PEOPLE, **(GIVEN | {"seed": 1}))
+    metrics = accuracy_of(0.8), accuracy_of(0.7)
+    once, again = (interval_of_difference(*metrics, IDENTITIES, **GIVEN) for _ in range(2))
+    assert once == again != interval_of_difference(*metrics, IDENTITIES, **(GIVEN | {"seed": 1}))
 
 
-def test_pairs_that_share_people_say_less_than_as_many_of_strangers() -> None:
+def test_pairs_that_share_identities_say_less_than_as_many_of_strangers() -> None:
     """One hard person spoils all of its pairs: drawn person by person, the interval is wider."""
     given = make_pairs(0.4)
     hard = np.isin(given.left_P, np.arange(6)) & given.same_P
     spoilt = replace(given, score_P=np.where(hard, -2.5, given.score_P))
     own = np.arange(PAIRS)
     intervals = []
-    for people, count in (((given.left_P, given.right_P), PEOPLE), ((own, own), PAIRS)):
-        both = [replace(each, left_P=people[0], right_P=people[1]) for each in (spoilt, given)]
+    for identities, count in (((given.left_P, given.right_P), IDENTITIES), ((own, own), PAIRS)):
+        both = [replace(each, left_P=identities[0], right_P=identities[1]) for each in (spoilt, given)]
         low, high = interval_of_difference(*(bootstrap.accuracy(each, FOLDS) for each in both), count, **GIVEN)
         intervals.append(high - low)
     assert intervals[0] > 1.5 * intervals[1]

@@ -20,11 +20,11 @@ from schemas.stages import INPUTS, StageName
 
 KNOWN, SHAPE = 6, CodeShape(2, 3)
 Faces = Callable[..., Artifact]
-EXTENDED = CodesChoice(action="extend", because="x", people=7)
-REBUILT = CodesChoice(action="rebuild", because="x", people=7)
+EXTENDED = CodesChoice(action="extend", because="x", identities=7)
+REBUILT = CodesChoice(action="rebuild", because="x", identities=7)
 
 
-def people(labels: list[str]) -> pa.Table:
+def identities(labels: list[str]) -> pa.Table:
     columns = {"identity_id": np.arange(len(labels)), "label": labels, "num_samples": np.ones(len(labels), np.int32)}
     return pa.table(columns)
 
@@ -35,8 +35,8 @@ def names(count: int) -> list[str]:
 
 def write_codes(folder: Path) -> dict[str, float | int | str]:
     codes = np.stack([np.arange(KNOWN) // 3, np.arange(KNOWN) % 3], axis=1)
-    write_code_table(folder, codes, SHAPE, people(names(KNOWN)))
-    return {"identities": KNOWN, "length": SHAPE.length, "range": SHAPE.range}
+    write_code_table(folder, codes, SHAPE, identities(names(KNOWN)))
+    return {"identities": KNOWN, "length": SHAPE.length, "vocab_size": SHAPE.vocab_size}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def champion(store: ArtifactStore, config: RunConfig) -> Champion:
 def faces(store: ArtifactStore) -> Faces:
     def make(labels: list[str]) -> Artifact:
         with store.draft(store.ref("ingestion", "f" * 64), {}, {}) as draft:
-            pq.write_table(people(labels), draft.folder / "identities.parquet")
+            pq.write_table(identities(labels), draft.folder / "identities.parquet")
             return store.open(store.publish(draft, replace=True))
 
     return make
@@ -113,7 +113,7 @@ def test_codes_are_extended_until_the_tree_is_too_full(
     assert choose(store, config, champion, faces(names(9))) == ("rebuild", "9 of 9 codes would be taken, more than 95%")
     assert choose(store, config, champion, faces(names(9)), fullest=1)[0] == "extend"
     choice = choose_codes(store, config, champion, faces(names(8)), CodesPolicy())
-    assert (choice.people, choice.new_people) == (8, 2)
+    assert (choice.identities, choice.new_identities) == (8, 2)
     assert choice.occupancy == pytest.approx(8 / 9)
 
 
@@ -121,8 +121,8 @@ def test_codes_are_made_anew_when_somebody_has_left(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Faces
 ) -> None:
     left = choose_codes(store, config, champion, faces(["p0", "p2", *names(8)[2:]]), CodesPolicy())
-    assert (left.action, left.because) == ("rebuild", "they are not the champion's people and some more")
-    assert left.new_people is None
+    assert (left.action, left.because) == ("rebuild", "they are not the champion's identities and some more")
+    assert left.new_identities is None
     assert choose(store, config, champion, faces(names(5)))[0] == "rebuild"
 
 
@@ -153,7 +153,7 @@ def test_codes_are_made_anew_when_code_vectors_would_be_too_close(
     near, far = check(0.29), check(0.31)
     assert (near.action, near.because) == ("rebuild", "the least distance would be 0.290, below 50% of 0.600")
     assert (far.action, far.separation, far.separation_before) == ("extend", 0.31, 0.6)
-    # Extended once already: it still counts what the distance was when everybody moved.
+    # Extended once already: it still counts what the distance was when all identities moved.
     settings = {"extends": champion.separation.ref.key}
     with store.draft(store.ref("separation", "e" * 64), settings, {}) as draft:
         draft.metrics["min_distance"] = 0.4

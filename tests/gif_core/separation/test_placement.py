@@ -1,4 +1,4 @@
-"""New people among code vectors that stay: where they begin, and how they part from everybody."""
+"""New identities among code vectors that stay: where they begin, and how they part from all identities."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ CONFIG = SeparationConfig(batch_size=64, target_gap=0.01)
 
 
 def cone(count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Vectors of kinds of people around a common mean."""
+    """Vectors of kinds of identities around a common mean."""
     rng = np.random.default_rng(seed)
     kinds = np.random.default_rng(9).normal(size=(20, DIM))
     rows = 4 + kinds[rng.integers(20, size=count)] + 0.5 * rng.normal(size=(count, DIM))
@@ -32,7 +32,7 @@ def cone(count: int, seed: int = 0) -> NDArray[np.float32]:
 
 
 def added(known: NDArray[np.float32], vectors: NDArray[np.float32]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Code vectors of everybody before and after the new ones have moved."""
+    """Code vectors of all identities before and after the new ones have moved."""
     placed = place(vectors[len(known) :], fit_map(vectors[: len(known)], known))
     start = torch.from_numpy(np.concatenate([known, placed]))
     rows = Rows(start.clone())
@@ -61,7 +61,7 @@ def test_as_many_code_vectors_as_vectors_are_needed() -> None:
         fit_map(cone(KNOWN), cone(10))
 
 
-def test_those_who_were_there_stay_and_new_people_part_from_everybody(known: NDArray[np.float32]) -> None:
+def test_those_who_were_there_stay_and_new_identities_part_from_all_identities(known: NDArray[np.float32]) -> None:
     vectors = np.concatenate([cone(KNOWN), cone(NEW, seed=1)])
     start, after = added(known, vectors)
     assert torch.equal(after[:KNOWN], start[:KNOWN])
@@ -73,7 +73,9 @@ def test_those_who_were_there_stay_and_new_people_part_from_everybody(known: NDA
     torch.testing.assert_close(after.norm(dim=1), torch.ones(KNOWN + NEW))
 
 
-def test_new_people_lie_near_their_neighbours_nearly_as_if_everybody_had_moved(known: NDArray[np.float32]) -> None:
+def test_new_identities_lie_near_their_neighbours_nearly_as_if_all_identities_had_moved(
+    known: NDArray[np.float32],
+) -> None:
     vectors = np.concatenate([cone(KNOWN), cone(NEW, seed=1)])
     _, extended = added(known, vectors)
     together, _ = separated(torch.from_numpy(vectors), CONFIG, seed=0)
@@ -89,7 +91,7 @@ def test_nobody_new_changes_nothing(known: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.parametrize("temperature", [2.0, 30.0])
-def test_the_potential_of_everybody_as_a_batch_is_that_of_all_pairs(temperature: float) -> None:
+def test_the_potential_of_all_identities_as_a_batch_is_that_of_all_pairs(temperature: float) -> None:
     vectors = torch.from_numpy(cone(50)).double()
     found = batch_potential(Rows(vectors), torch.arange(50), temperature)
     assert found == pytest.approx(mean_potential(vectors, temperature))

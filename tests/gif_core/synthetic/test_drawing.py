@@ -41,7 +41,7 @@ def ten_fold_accuracy(similarity_P, same_P):
     return np.mean([correct_TP[row, fold].mean() for row, fold in zip(best, folds, strict=True)])
 
 
-def verification_accuracy(vectors_ND, owners_N):
+def val_accuracy(vectors_ND, owners_N):
     unit = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     first, second, same = balanced_pairs(owners_N)
     return ten_fold_accuracy((unit @ unit.T)[first, second], same)
@@ -102,7 +102,7 @@ def test_sample_count_refuses_bounds_out_of_order():
         sample_count(SEED, 0, smallest=9, largest=8)
 
 
-def test_no_word_describes_fewer_than_three_percent_of_people():
+def test_no_word_describes_fewer_than_three_percent_of_identities():
     words = [describe(identity_attributes(SEED, identity)) for identity in range(500)]
     assert set(words[0]) == {"skin_tone", "hair_colour", "hair_length", "beard", "glasses"}
     for key in words[0]:
@@ -114,5 +114,5 @@ def test_no_word_describes_fewer_than_three_percent_of_people():
 def test_raw_pixels_verify_held_out_identities_below_75_percent():
     pixels_ND, owners_N = held_out_pixels(), np.repeat(np.arange(len(HELD_OUT)), SAMPLES)
     centred_ND = pixels_ND - pixels_ND.mean(axis=1, keepdims=True)
-    accuracies = [verification_accuracy(vectors, owners_N) for vectors in (pixels_ND, centred_ND)]
+    accuracies = [val_accuracy(vectors, owners_N) for vectors in (pixels_ND, centred_ND)]
     assert 0.5 < max(accuracies) < 0.75

@@ -66,7 +66,7 @@ def test_repair_is_right_from_any_prices(wrong: float, monkeypatch: pytest.Monke
     assert total(similarity, labels) == pytest.approx(optimum(similarity, 22), rel=1e-6)
 
 
-def test_without_need_everybody_gets_the_best_cluster() -> None:
+def test_without_need_all_identities_gets_the_best_cluster() -> None:
     similarity = np.random.default_rng(0).normal(size=(50, 4))
     assert np.array_equal(assign_bounded(similarity, capacity=50), similarity.argmax(axis=1))
 

@@ -79,7 +79,7 @@ def test_meta_tells_the_shape(written: Path) -> None:
     assert dict(query(written, "SELECT key, value FROM meta")) == {
         "format_version": "1",
         "length": "3",
-        "range": "4",
+        "vocab_size": "4",
         "identities": "5",
     }
 

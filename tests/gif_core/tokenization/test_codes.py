@@ -27,11 +27,11 @@ def test_prefixes_are_numbered_too() -> None:
 def test_identity_to_code_and_back_is_the_identity(length: int, tokens: int, seed: int, share: float) -> None:
     shape = CodeShape(length, tokens)
     codes = some_codes(shape, max(1, int(share * shape.capacity(0))), seed)
-    index, everybody = CodeIndex(codes, shape), np.arange(len(codes))
-    assert np.array_equal(index.identities_of(index.codes_of(everybody)), everybody)
+    index, all_rows = CodeIndex(codes, shape), np.arange(len(codes))
+    assert np.array_equal(index.identities_of(index.codes_of(all_rows)), all_rows)
     every_code = unpack_codes(np.arange(shape.capacity(0)), shape)
     owner = index.identities_of(every_code)
-    assert np.array_equal(np.sort(owner[owner >= 0]), everybody)
+    assert np.array_equal(np.sort(owner[owner >= 0]), all_rows)
     assert np.array_equal(index.codes_of(owner[owner >= 0]), every_code[owner >= 0])
 
 

@@ -57,9 +57,11 @@ def test_the_same_input_gives_the_same_codes() -> None:
 
 
 def clear_tree(shape: CodeShape, members: int) -> tuple[Codes, Vectors]:
-    """Every node has a direction of its own near that of its parent, every leaf `members` people near its direction."""
+    """Every node has a direction near that of its parent, every leaf `members` identities near its own."""
     rng = np.random.default_rng(1)
-    leaves = unpack_codes(np.arange(shape.range ** (shape.length - 1)), CodeShape(shape.length - 1, shape.range))
+    leaves = unpack_codes(
+        np.arange(shape.vocab_size ** (shape.length - 1)), CodeShape(shape.length - 1, shape.vocab_size)
+    )
     centre = np.zeros((len(leaves), 32))
     for place in range(shape.length - 1):
         _, node = np.unique(leaves[:, : place + 1], axis=0, return_inverse=True)
@@ -88,11 +90,11 @@ def test_a_full_leaf_overflows_to_the_rest_of_its_parent() -> None:
 def test_a_free_token_is_chosen_by_what_it_means_elsewhere() -> None:
     shape, rng = CodeShape(2, 4), np.random.default_rng(3)
     parents, tokens = rng.normal(size=(4, 64)), rng.normal(size=(4, 64))
-    everybody = unpack_codes(np.arange(16), shape)
-    vectors = unit(3 * unit(parents)[everybody[:, 0]] + unit(tokens)[everybody[:, 1]])
+    all_rows = unpack_codes(np.arange(16), shape)
+    vectors = unit(3 * unit(parents)[all_rows[:, 0]] + unit(tokens)[all_rows[:, 1]])
     absent = np.array([2, 7, 9])
     there = np.setdiff1d(np.arange(16), absent)
-    assert np.array_equal(extend(everybody[there], shape, vectors[there], vectors[absent]), everybody[absent])
+    assert np.array_equal(extend(all_rows[there], shape, vectors[there], vectors[absent]), all_rows[absent])
 
 
 def test_those_who_lose_most_are_seated_first() -> None:
@@ -100,11 +102,13 @@ def test_those_who_lose_most_are_seated_first() -> None:
     assert _seat(fit, np.zeros(3, np.int64), np.array([[1, 2]])).tolist() == [1, 0, 1]
 
 
-def test_a_full_tree_says_so_and_what_would_hold_everybody() -> None:
+def test_a_full_tree_says_so_and_what_would_hold_all_identities() -> None:
     shape, vectors = CodeShape(3, 4), unit(np.random.default_rng(0).normal(size=(130, 8)))
-    with pytest.raises(ValueError, match=r"full: length=3 and range=4 leave 4 free codes and 70 are needed") as error:
+    with pytest.raises(
+        ValueError, match=r"full: length=3 and vocab_size=4 leave 4 free codes and 70 are needed"
+    ) as error:
         extend(random_codes(shape, 60, 0), shape, vectors[:60], vectors[60:])
-    assert "length=3 with range=6, or length=4, holds all 130" in str(error.value)
+    assert "length=3 with vocab_size=6, or length=4, holds all 130" in str(error.value)
 
 
 def test_wrong_vectors_are_refused() -> None:

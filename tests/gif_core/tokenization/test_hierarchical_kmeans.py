@@ -65,14 +65,14 @@ def test_default_length_is_the_smallest_with_at_most_twenty_values(identities: i
 @given(identities=st.integers(1, 10**9), length=st.integers(1, 30))
 def test_range_is_never_too_small_and_never_larger_than_needed(identities: int, length: int) -> None:
     shape = code_shape(identities, TokenizationConfig(length=length))
-    assert shape.range**length >= identities
-    assert shape.range == 1 or (shape.range - 1) ** length < identities
+    assert shape.vocab_size**length >= identities
+    assert shape.vocab_size == 1 or (shape.vocab_size - 1) ** length < identities
 
 
 @pytest.mark.parametrize("root", [3, 10, 57, 1000])
 def test_exact_powers_do_not_round_up(root: int) -> None:
-    assert code_shape(root**5, TokenizationConfig(length=5)).range == root
-    assert code_shape(root**5 + 1, TokenizationConfig(length=5)).range == root + 1
+    assert code_shape(root**5, TokenizationConfig(length=5)).vocab_size == root
+    assert code_shape(root**5 + 1, TokenizationConfig(length=5)).vocab_size == root + 1
 
 
 def test_codes_that_do_not_fit_an_integer_are_refused() -> None:
@@ -97,11 +97,11 @@ def test_codes_are_unique_in_range_and_within_capacity(data: st.DataObject) -> N
     assert codes.dtype == np.int32
     assert codes.shape == (count, length)
     assert codes.min() >= 0
-    assert codes.max() < shape.range
+    assert codes.max() < shape.vocab_size
     assert len({tuple(code) for code in codes.tolist()}) == count
     for level in range(1, length + 1):
         _, sizes = np.unique(codes[:, :level], axis=0, return_counts=True)
-        assert sizes.max() <= shape.range ** (length - level)
+        assert sizes.max() <= shape.vocab_size ** (length - level)
     check_codes(codes, shape)
 
 
@@ -109,7 +109,7 @@ def test_codes_are_unique_in_range_and_within_capacity(data: st.DataObject) -> N
 def test_every_code_is_used_when_there_are_as_many_identities(count: int) -> None:
     shape = code_shape(count, TokenizationConfig(length=3))
     codes = codes_of(unit(count, 8), shape)
-    assert len(np.unique(codes @ shape.range ** np.arange(3))) == count == shape.range**3
+    assert len(np.unique(codes @ shape.vocab_size ** np.arange(3))) == count == shape.vocab_size**3
 
 
 def test_identities_with_a_common_first_token_are_nearer_to_each_other() -> None:
@@ -242,7 +242,7 @@ def test_atomic_codes_are_valid_random_and_repeatable() -> None:
     assert codes.dtype == np.int32
     assert np.array_equal(codes, draw_codes(900, shape, seed=3))
     assert not np.array_equal(codes, draw_codes(900, shape, seed=4))
-    counts = np.bincount(codes[:, 0], minlength=shape.range)
+    counts = np.bincount(codes[:, 0], minlength=shape.vocab_size)
     assert counts.min() > 60
 
 

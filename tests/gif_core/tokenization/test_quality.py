@@ -27,7 +27,7 @@ def codes(vectors: Vectors) -> Codes:
     return last.codes_NL
 
 
-def test_the_figures_of_a_level_are_what_a_plain_count_gives(codes: Codes, vectors: Vectors) -> None:
+def test_the_metrics_of_a_level_are_what_a_plain_count_gives(codes: Codes, vectors: Vectors) -> None:
     rows = code_quality(codes, SHAPE, vectors).to_pylist()
     assert [row["level"] for row in rows] == [1, 2]
     for row in rows:
@@ -88,5 +88,5 @@ def test_sums_are_those_of_the_rows_with_each_key(vectors: Vectors) -> None:
     assert not sums[5].any()
 
 
-def test_the_same_input_gives_the_same_figures(codes: Codes, vectors: Vectors) -> None:
+def test_the_same_input_gives_the_same_metrics(codes: Codes, vectors: Vectors) -> None:
     assert code_quality(codes, SHAPE, vectors).equals(code_quality(codes, SHAPE, vectors))

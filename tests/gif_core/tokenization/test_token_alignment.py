@@ -37,8 +37,8 @@ def aligned(vectors: Vectors, codes: Codes, shape: CodeShape, seed: int = 0) -> 
 def composed(shape: CodeShape, dimension: int, seed: int = 0) -> tuple[Vectors, Codes]:
     """One identity for every code, each the sum of one direction a token, shared by all parents."""
     rng = np.random.default_rng(seed)
-    codes = np.stack(np.unravel_index(np.arange(shape.capacity(0)), (shape.range,) * shape.length), axis=1)
-    directions = [0.3**level * rng.normal(size=(shape.range, dimension)) for level in range(shape.length)]
+    codes = np.stack(np.unravel_index(np.arange(shape.capacity(0)), (shape.vocab_size,) * shape.length), axis=1)
+    directions = [0.3**level * rng.normal(size=(shape.vocab_size, dimension)) for level in range(shape.length)]
     rows = sum(direction[token] for direction, token in zip(directions, codes.T, strict=True))
     return rows.astype(np.float32), codes.astype(np.int32)
 
@@ -50,7 +50,7 @@ def shuffled(codes: Codes, shape: CodeShape, seed: int = 0) -> Codes:
     for level in range(shape.length):
         for prefix in np.unique(codes[:, :level], axis=0):
             rows = (codes[:, :level] == prefix).all(axis=1)
-            result[rows, level] = rng.permutation(shape.range)[codes[rows, level]]
+            result[rows, level] = rng.permutation(shape.vocab_size)[codes[rows, level]]
     return result
 
 
@@ -60,7 +60,7 @@ def test_directions_that_all_parents_share_are_found_again() -> None:
     found, steps = aligned(vectors, shuffled(codes, shape), shape)
     for level in range(3):
         pairs = np.unique(np.stack([codes[:, level], found[:, level]], axis=1), axis=0)
-        assert len(pairs) == shape.range
+        assert len(pairs) == shape.vocab_size
     assert [round(step.explained, 4) for step in steps] == [1, 1, 1]
     assert all(step.explained_by_chance < 0.5 for step in steps[1:])
 

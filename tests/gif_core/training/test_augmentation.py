@@ -19,8 +19,8 @@ def originals() -> np.ndarray:
     return images
 
 
-def draw(size: int, **chances: float) -> Augmentation:
-    drawn = draw_augmentation(AugmentationConfig(**chances), size, [0])
+def draw(size: int, **probabilities: float) -> Augmentation:
+    drawn = draw_augmentation(AugmentationConfig(**probabilities), size, [0])
     assert drawn is not None
     return drawn
 
@@ -120,7 +120,7 @@ def test_a_part_of_the_images_fares_as_it_does_among_all(originals: np.ndarray) 
     assert np.array_equal(apply(originals[some], drawn.part(some)), apply(originals, drawn)[some])
 
 
-@pytest.mark.parametrize("chance", [-0.1, 1.1])
+@pytest.mark.parametrize("probability", [-0.1, 1.1])
 def test_what_is_no_probability_is_refused(chance: float) -> None:
     with pytest.raises(ValidationError, match="blur"):
         AugmentationConfig(blur=chance)

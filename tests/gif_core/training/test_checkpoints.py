@@ -109,7 +109,7 @@ def test_a_checkpoint_is_written_when_it_is_due_and_not_at_the_next_report(
     assert sorted(int(folder.name.partition("-")[0]) for folder in folders) == kept
 
 
-def test_the_figures_of_a_skipped_step_are_told_again_as_they_were(files: Path, tmp_path: Path) -> None:
+def test_the_metrics_of_a_skipped_step_are_told_again_as_they_were(files: Path, tmp_path: Path) -> None:
     job = make_job(files, tmp_path)
     overflow = register_module_forward_pre_hook(lambda _, given: (given[0] * float("inf"), *given[1:]))
     steps = run_job(job, ALONE)

@@ -20,11 +20,11 @@ from gif_core.training import (
 )
 from schemas.training import TrainingConfig
 
-LENGTH, RANGE, DIM = 3, 4, 8
+LENGTH, VOCAB_SIZE, DIM = 3, 4, 8
 
 
 def describe(folder: Path, config: TrainingConfig) -> Path:
-    shape = {"length": LENGTH, "range": RANGE, "embedding_dim": DIM}
+    shape = {"length": LENGTH, "vocab_size": VOCAB_SIZE, "embedding_dim": DIM}
     folder.mkdir(exist_ok=True)
     path = folder / "model.json"
     path.write_text(json.dumps({"head": config.head, "settings": config.model_dump(mode="json"), **shape}))
@@ -45,7 +45,7 @@ def test_heads_that_are_read_back_see_codes_and_place_vectors_as_in_training(
 ) -> None:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((9, DIM)).astype(np.float32)
-    trained = build_head(config, rng.integers(RANGE, size=(9, LENGTH)), vectors, num_values=RANGE)
+    trained = build_head(config, rng.integers(VOCAB_SIZE, size=(9, LENGTH)), vectors, num_values=VOCAB_SIZE)
     assert isinstance(trained, GifHead)
     with torch.no_grad():
         for parameter in trained.parameters():

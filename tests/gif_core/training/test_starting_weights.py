@@ -19,10 +19,10 @@ ALONE = ProcessGroup(torch.device("cpu"))
 DIM = 16
 
 
-def make_state(people: int, seed: int, **settings: object) -> TrainingState:
-    codes = np.stack([np.arange(people) // 4, np.arange(people) % 4], axis=1)
+def make_state(identities: int, seed: int, **settings: object) -> TrainingState:
+    codes = np.stack([np.arange(identities) // 4, np.arange(identities) % 4], axis=1)
     config = TrainingConfig.model_validate({"backbone": "iresnet_tiny", "code_map": 8, **settings})
-    vectors = np.random.default_rng(0).normal(size=(people, DIM)).astype(np.float32)
+    vectors = np.random.default_rng(0).normal(size=(identities, DIM)).astype(np.float32)
     return build_state(codes, vectors, config, seed=seed, group=ALONE, num_values=4)
 
 
@@ -37,7 +37,7 @@ def tensors(module: torch.nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
-def test_backbone_and_token_heads_carry_over_to_more_people(tmp_path: Path) -> None:
+def test_backbone_and_token_heads_carry_over_to_more_identities(tmp_path: Path) -> None:
     backbone, head = save(make_state(10, seed=1), tmp_path)
     state = make_state(14, seed=2)
     load_weights(state, backbone, head)
@@ -58,7 +58,9 @@ def test_without_its_head_the_backbone_alone_carries_over(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("head", ["arcface", "partial_fc"])
-def test_rows_of_known_people_carry_over_and_those_of_new_people_stay_as_drawn(head: str, tmp_path: Path) -> None:
+def test_rows_of_known_identities_carry_over_and_those_of_new_identities_stay_as_drawn(
+    head: str, tmp_path: Path
+) -> None:
     backbone, rows = save(make_state(10, seed=1, head=head), tmp_path)
     state = make_state(14, seed=2, head=head)
     before = tensors(state.head)["weight_MD"]

@@ -79,7 +79,7 @@ def run(faces: Faces, config: TrainingConfig, seed: int = 0) -> Training:
     return training
 
 
-def figures(training: Training) -> list[dict[str, float]]:
+def metrics(training: Training) -> list[dict[str, float]]:
     """All but what depends on the clock."""
     return [{k: v for k, v in report.metrics.items() if k != "images_per_second"} for report in training.reports]
 
@@ -103,7 +103,7 @@ def test_losses_fall_on_a_learnable_problem(faces: Faces, optimizer: str, negati
 
 def test_same_seed_gives_identical_weights_and_losses(faces: Faces) -> None:
     first, second = run(faces, make_config()), run(faces, make_config())
-    assert figures(first) == figures(second)
+    assert metrics(first) == metrics(second)
     for name, value in weights(first).items():
         assert torch.equal(value, weights(second)[name]), name
 
@@ -135,12 +135,12 @@ def test_every_step_is_reported_with_its_place_and_rate(faces: Faces) -> None:
 
 def test_reports_of_many_steps_are_their_means(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config(epochs=1, batch_size=2)
-    every = figures(run(faces, config))
+    every = metrics(run(faces, config))
     monkeypatch.setattr(module, "MOST_REPORTS", 4)
     few = run(faces, config)
     assert [report.step for report in few.reports] == [4, 8, 12, 16]
     for name in every[0]:
-        assert figures(few)[1][name] == pytest.approx(np.mean([step[name] for step in every[4:8]]), rel=1e-5), name
+        assert metrics(few)[1][name] == pytest.approx(np.mean([step[name] for step in every[4:8]]), rel=1e-5), name
 
 
 def test_a_report_of_many_steps_has_the_number_of_those_that_were_skipped(
@@ -166,14 +166,14 @@ def test_closing_the_iterator_ends_what_reads_ahead(faces: Faces) -> None:
 def test_the_number_of_workers_does_not_change_the_weights(faces: Faces) -> None:
     config = make_config(epochs=1, augmentation={"blur": 0.5, "grey": 0.5})
     first, second = run(faces, config), run(Faces(faces.paths, workers=3), config)
-    assert figures(first) == figures(second)
+    assert metrics(first) == metrics(second)
 
 
 def test_training_left_in_evaluation_mode_by_the_consumer_goes_on_in_training_mode(faces: Faces) -> None:
     undisturbed, disturbed = run(faces, make_config()), begin(faces, make_config())
     for _ in disturbed.run():
         disturbed.state.model.eval()
-    assert figures(disturbed) == figures(undisturbed)
+    assert metrics(disturbed) == metrics(undisturbed)
 
 
 def test_a_damaged_image_reaches_the_consumer_by_name(make_faces: Callable[..., Faces]) -> None:
@@ -185,7 +185,7 @@ def test_a_damaged_image_reaches_the_consumer_by_name(make_faces: Callable[..., 
 
 @pytest.mark.parametrize("head", ["gif", "adaface", "partial_fc"])
 def test_a_step_without_a_finite_gradient_changes_nothing(faces: Faces, head: str) -> None:
-    """Not the running figures of batch normalisation and of AdaFace either, which a forward pass changes."""
+    """Not the running metrics of batch normalisation and of AdaFace either, which a forward pass changes."""
     training = begin(faces, make_config(head=head))
     steps = training.run()
     next(steps)
@@ -252,9 +252,9 @@ def test_parts_of_a_batch_add_up_to_the_whole(faces: Faces) -> None:
             part.train = lambda mode=True, part=part: part  # type: ignore[method-assign]
             part.training = False
         next(training.run())
-    norms = [figures(training)[0]["gradient_norm"] for training in (whole, parts)]
+    norms = [metrics(training)[0]["gradient_norm"] for training in (whole, parts)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
-    assert figures(whole)[0]["loss"] == pytest.approx(figures(parts)[0]["loss"], rel=1e-5)
+    assert metrics(whole)[0]["loss"] == pytest.approx(metrics(parts)[0]["loss"], rel=1e-5)
 
 
 def test_parts_of_a_batch_that_are_not_of_one_size_are_as_many_as_configured(faces: Faces) -> None:
@@ -282,7 +282,7 @@ def test_half_precision_trains_with_weights_in_full(faces: Faces, precision: str
     config = make_config(precision=precision, epochs=12, learning_rate=0.05)
     training, full = run(faces, config), begin(faces, config.model_copy(update={"precision": "fp32"}))
     assert {value.dtype for value in weights(training).values() if value.is_floating_point()} == {torch.float32}
-    losses = [step["loss"] for step in figures(training)]
+    losses = [step["loss"] for step in metrics(training)]
     assert losses[0] == pytest.approx(next(full.run()).metrics["loss"], rel=0.01)
     assert losses[-1] < 0.5 * losses[0]
 

@@ -146,7 +146,7 @@ def test_a_batch_in_uneven_parts_leaves_both_processes_with_the_same_weights(of_
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize(("store", "code"), [("everybody's", 0), ("of-{rank}", 1)])
+@pytest.mark.parametrize(("store", "code"), [("all identities's", 0), ("of-{rank}", 1)])
 def test_machines_that_do_not_share_a_store_are_refused_all_of_them(tmp_path: Path, store: str, code: int) -> None:
     for process in start_two(APART, tmp_path, store):
         _, errors = process.communicate(timeout=120)

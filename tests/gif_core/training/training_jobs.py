@@ -27,7 +27,7 @@ ALONE = ProcessGroup(torch.device("cpu"))
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable[..., Path]) -> Path:
-    """As many people as images: the label tells which image was seen."""
+    """As many identities as images: the label tells which image was seen."""
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
     images = rng.integers(0, 255, size=(IMAGES, 14, 14, 3)).astype(np.uint8)
     encoded = [cv2.imencode(".png", cv2.resize(image, (112, 112)))[1].tobytes() for image in images]
@@ -37,8 +37,8 @@ def files(tmp_path_factory: pytest.TempPathFactory, write_shard: Callable[..., P
         {"code_vectors": vectors / np.linalg.norm(vectors, axis=1, keepdims=True)}, folder / "vectors.safetensors"
     )
     codes = np.stack([np.arange(IMAGES) // 16, np.arange(IMAGES) // 4 % 4, np.arange(IMAGES) % 4], axis=1)
-    people = {"identity_id": np.arange(IMAGES), "label": [f"p{row}" for row in range(IMAGES)]}
-    write_code_table(folder, codes, CodeShape(3, 4), pa.table(people | {"num_samples": np.ones(IMAGES, np.int32)}))
+    identities = {"identity_id": np.arange(IMAGES), "label": [f"p{row}" for row in range(IMAGES)]}
+    write_code_table(folder, codes, CodeShape(3, 4), pa.table(identities | {"num_samples": np.ones(IMAGES, np.int32)}))
     return folder
 
 

@@ -21,9 +21,9 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def write(folder: Path, people: list[str], faces: list[Face]) -> dict[str, bytes]:
+def write(folder: Path, identities: list[str], faces: list[Face]) -> dict[str, bytes]:
     folder.mkdir(exist_ok=True)
-    assert list(write_folder(faces, Crowd(people, len(faces)), folder)) == list(range(1, len(faces) + 1))
+    assert list(write_folder(faces, Crowd(identities, len(faces)), folder)) == list(range(1, len(faces) + 1))
     return tree(folder)
 
 
@@ -46,9 +46,9 @@ def test_what_is_no_known_image_is_refused(tmp_path: Path, image: bytes) -> None
 
 
 @given(labels)
-def test_any_labels_give_names_that_stay_inside_and_differ_in_any_case(people: list[str]) -> None:
-    names = folder_names(people)
-    assert len({name.casefold() for name in names}) == len(people)
+def test_any_labels_give_names_that_stay_inside_and_differ_in_any_case(identities: list[str]) -> None:
+    names = folder_names(identities)
+    assert len({name.casefold() for name in names}) == len(identities)
     for name in names:
         assert name.isascii()
         assert 0 < len(name) < 256
@@ -59,14 +59,14 @@ def test_any_labels_give_names_that_stay_inside_and_differ_in_any_case(people: l
 
 
 @given(labels)
-def test_the_label_can_be_read_back_from_the_name(people: list[str]) -> None:
-    for label, name in zip(people, folder_names(people), strict=True):
+def test_the_label_can_be_read_back_from_the_name(identities: list[str]) -> None:
+    for label, name in zip(identities, folder_names(identities), strict=True):
         assert unquote(name.partition("%-")[0]) == label
 
 
 def test_names_that_are_safe_are_left_as_they_are() -> None:
-    people = ["Aaron_Peirsol", "m.0107_f", "n000002", "person-000001", "0"]
-    assert folder_names(people) == people
+    identities = ["Aaron_Peirsol", "m.0107_f", "n000002", "person-000001", "0"]
+    assert folder_names(identities) == identities
 
 
 def test_labels_that_lead_elsewhere_are_encoded() -> None:
@@ -75,14 +75,14 @@ def test_labels_that_lead_elsewhere_are_encoded() -> None:
     ]  # fmt: skip
 
 
-def test_people_of_one_label_or_of_none_are_told_apart_by_their_id() -> None:
-    people = ["ann", "Ann", "bob", "", "ann", "x" * 300]
-    assert folder_names(people) == ["ann%-0", "Ann%-1", "bob", "%-3", "ann%-4", "x" * 200 + "%-5"]
+def test_identities_of_one_label_or_of_none_are_told_apart_by_their_id() -> None:
+    identities = ["ann", "Ann", "bob", "", "ann", "x" * 300]
+    assert folder_names(identities) == ["ann%-0", "Ann%-1", "bob", "%-3", "ann%-4", "x" * 200 + "%-5"]
 
 
 def test_hostile_labels_are_written_inside_the_folder_alone(tmp_path: Path) -> None:
-    people = ["../../escape", "/tmp/escape", "..", ".", "a/b", "\0", "", "é" * 300, "a", "A"]
-    written = write(tmp_path / "out", people, [Face(i, JPEG) for i in range(len(people))])
-    assert len(written) == len(people)
+    identities = ["../../escape", "/tmp/escape", "..", ".", "a/b", "\0", "", "é" * 300, "a", "A"]
+    written = write(tmp_path / "out", identities, [Face(i, JPEG) for i in range(len(identities))])
+    assert len(written) == len(identities)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert all(path.count("/") == 1 for path in written)

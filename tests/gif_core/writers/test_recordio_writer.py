@@ -9,8 +9,8 @@ from gif_core.writers import Crowd, Face, write_recordio
 from gif_core.writers.recordio import encode_record
 
 MAGIC = bytes.fromhex("0a23d7ce")
-PEOPLE = [0, 0, 0, 1, 3, 3]
-FACES = [Face(person, b"\xff\xd8\xff" + bytes([number]) * number) for number, person in enumerate(PEOPLE)]
+IDENTITIES = [0, 0, 0, 1, 3, 3]
+FACES = [Face(person, b"\xff\xd8\xff" + bytes([number]) * number) for number, person in enumerate(IDENTITIES)]
 CROWD = Crowd(["ann", "bob", "cy", "dee"], len(FACES))
 
 
@@ -77,13 +77,13 @@ def test_property_has_the_classes_and_the_size_without_a_line_end(tmp_path: Path
 def test_without_the_table_keys_count_from_zero_when_floats_cannot_count_the_records(tmp_path: Path) -> None:
     records = write(tmp_path, exact=10)
     assert sorted(records) == list(range(6))
-    assert [struct.unpack_from("<If", records[key]) for key in range(6)] == [(0, person) for person in PEOPLE]
+    assert [struct.unpack_from("<If", records[key]) for key in range(6)] == [(0, person) for person in IDENTITIES]
 
 
-def test_more_people_than_floats_can_tell_apart_are_refused(tmp_path: Path) -> None:
-    everybody = Crowd(range(2**24 + 1), 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"exact for 16,777,216 people, not 16,777,217"):
-        list(write_recordio([Face(2**24, b"")], everybody, tmp_path))
+def test_more_identities_than_floats_can_tell_apart_are_refused(tmp_path: Path) -> None:
+    all_rows = Crowd(range(2**24 + 1), 1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"exact for 16,777,216 identities, not 16,777,217"):
+        list(write_recordio([Face(2**24, b"")], all_rows, tmp_path))
 
 
 def test_identities_that_are_not_neighbours_are_refused(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from gif_core.writers import Crowd, Face, write_webdataset
 
-PEOPLE = ["ann", "bø/b", ""]
+IDENTITIES = ["ann", "bø/b", ""]
 FACES = [Face(number % 3, b"\xff\xd8\xff" + bytes([number]) * 40 * number) for number in range(20)]
 FACES[7] = Face(1, b"\x89PNG\r\n\x1a\nsmall")
 
 
 def write(folder: Path, shard_bytes: int = 10**9) -> list[Path]:
     folder.mkdir(exist_ok=True)
-    steps = list(write_webdataset(iter(FACES), Crowd(PEOPLE, len(FACES)), folder, shard_bytes=shard_bytes))
+    steps = list(write_webdataset(iter(FACES), Crowd(IDENTITIES, len(FACES)), folder, shard_bytes=shard_bytes))
     assert steps == list(range(1, 21))
     return sorted(folder.iterdir())
 
@@ -38,7 +38,7 @@ def test_a_sample_is_image_class_and_json_side_by_side(tmp_path: Path) -> None:
         ]
         assert image[1] == face.image
         assert int(identity[1]) == face.identity_id
-        assert json.loads(about[1]) == {"label": PEOPLE[face.identity_id], "identity_id": face.identity_id}
+        assert json.loads(about[1]) == {"label": IDENTITIES[face.identity_id], "identity_id": face.identity_id}
 
 
 def test_shards_stay_below_the_limit_and_keep_samples_whole_and_in_order(tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_the_same_faces_give_the_same_bytes_without_owner_or_time(tmp_path: Path
 
 def test_a_miscount_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="3 faces were announced and 2 came"):
-        list(write_webdataset(FACES[:2], Crowd(PEOPLE, 3), tmp_path))
+        list(write_webdataset(FACES[:2], Crowd(IDENTITIES, 3), tmp_path))

@@ -1,4 +1,4 @@
-"""Whose faces a command means: of a run or of an artifact, everybody or some people."""
+"""Whose faces a command means: of a run or of an artifact, all identities or some selection."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from gif_core.images import Faces
 from schemas.errors import GifError
 
 
-class PeopleError(GifError, ValueError):
+class SelectionError(GifError, ValueError):
     """Nobody is meant by what was asked for."""
 
 
 @dataclass(frozen=True)
-class People:
+class Selection:
     """One split of a faces artifact, and the run's codes if it has any."""
 
     artifact: Artifact
@@ -39,38 +39,40 @@ class People:
 
     @cached_property
     def codes(self) -> pa.Table | None:
-        """The codes of everybody; people who were kept aside have none."""
+        """The codes of all identities; identities who were kept aside have none."""
         if self.tokenization is None or self.split == "held_out":
             return None
         return pq.read_table(self.tokenization.path("codes.parquet"))
 
     def named(self, labels: list[str]) -> list[int]:
-        """Identity ids of people with these labels; a label may occur in several sources."""
+        """Identity ids of identities with these labels; a label may occur in several sources."""
         found = [[i for i, known in enumerate(self.labels) if known == label] for label in labels]
         missing = [label for label, ids in zip(labels, found, strict=True) if not ids]
         if missing:
-            raise PeopleError(f"nobody here has the label {', '.join(missing)}; {self._where} lists all")
+            raise SelectionError(f"nobody here has the label {', '.join(missing)}; {self._where} lists all")
         return [identity_id for ids in found for identity_id in ids]
 
     def numbered(self, identity_ids: list[int]) -> list[int]:
-        """These identity ids, if there are such people."""
+        """These identity ids, if there are such selection."""
         for identity_id in identity_ids:
             if not 0 <= identity_id < len(self.labels):
-                raise PeopleError(f"identity {identity_id} has no faces here; there are 0 to {len(self.labels) - 1}")
+                raise SelectionError(f"identity {identity_id} has no faces here; there are 0 to {len(self.labels) - 1}")
         return identity_ids
 
     def coded(self, prefix: list[int]) -> list[int]:
-        """Identity ids of people whose code begins with these tokens."""
+        """Identity ids of identities whose code begins with these tokens."""
         if self.codes is None:
-            raise PeopleError("codes are known for the people that a run has tokenized: no --key, and no --held-out")
+            raise SelectionError(
+                "codes are known for the identities that a run has tokenized: no --key, and no --held-out"
+            )
         found = self.codes
         for place, token in enumerate(prefix, start=1):
             if f"c{place}" not in found.column_names:
-                raise PeopleError(f"a code of this run has {place - 1} tokens, not {len(prefix)}")
+                raise SelectionError(f"a code of this run has {place - 1} tokens, not {len(prefix)}")
             found = found.filter(pc.field(f"c{place}") == token)
         ids: list[int] = found["identity_id"].to_pylist()
         if not ids:
-            raise PeopleError(f"nobody's code begins with {'.'.join(map(str, prefix))}")
+            raise SelectionError(f"nobody's code begins with {'.'.join(map(str, prefix))}")
         return ids
 
     def captions(self, identity_ids: list[int]) -> Iterator[list[str]]:
@@ -87,25 +89,27 @@ class People:
         return f"'gif sql \"SELECT * FROM {self.split}\"'"
 
 
-def open_people(store: ArtifactStore, run: str | None, key: str | None, *, held_out: bool) -> People:
-    """The people of a run, the newest if none is named, or of the faces artifact whose key begins with `key`."""
+def open_selection(store: ArtifactStore, run: str | None, key: str | None, *, held_out: bool) -> Selection:
+    """The identities of a run, the newest if none is named, or of the faces artifact whose key begins with `key`."""
     if run and key:
-        raise PeopleError("give --run or --key, not both")
+        raise SelectionError("give --run or --key, not both")
     split = "held_out" if held_out else "identities"
     if key:
-        people = People(_open_faces(store, key), split)
+        selection = Selection(_open_faces(store, key), split)
     else:
         artifacts = run_artifacts(store, run)
         if "ingestion" not in artifacts:
             raise ArtifactMissingError("this run has no faces")
-        people = People(artifacts["ingestion"], split, artifacts.get("tokenization"))
-    if not people.artifact.names(f"{split}-"):
-        raise PeopleError(f"{people.artifact.ref} keeps nobody aside: leave --held-out away; for bin, --no-held-out")
-    return people
+        selection = Selection(artifacts["ingestion"], split, artifacts.get("tokenization"))
+    if not selection.artifact.names(f"{split}-"):
+        raise SelectionError(
+            f"{selection.artifact.ref} keeps nobody aside: leave --held-out away; for bin, --no-held-out"
+        )
+    return selection
 
 
 def _open_faces(store: ArtifactStore, key: str) -> Artifact:
     ref = resolve(store, key if set(key) & set("/@") else f"ingestion/{key}")
     if ref.stage != "ingestion":
-        raise PeopleError(f"{ref} holds no faces; artifacts of ingestion do")
+        raise SelectionError(f"{ref} holds no faces; artifacts of ingestion do")
     return store.open(ref)
