@@ -10,7 +10,7 @@ from gif_core.artifacts import ArtifactStore
 from schemas.artifacts import RunRecord, StageRecord
 from schemas.stages import STAGES, StageName
 
-HEADLINE_FIGURES = 4
+HEADLINE_METRICS = 4
 SYSTEMS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "the trained model"}
 
 
@@ -33,7 +33,7 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
     style = "dim" if done.action == "reused" else ""
-    headline = list(_metrics(store, stage, done).items())[:HEADLINE_FIGURES]
+    headline = list(_metrics(store, stage, done).items())[:HEADLINE_METRICS]
     metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in headline)
     table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", metrics, style=style)
 

@@ -68,7 +68,7 @@ def _write_page(path: Path, template: str, shown: Mapping[str, Any]) -> None:
 def _environment() -> Environment:
     """Everything that is put into the page is escaped: labels come from data."""
     environment = Environment(
-        loader=PackageLoader("gif_core"),
+        loader=PackageLoader("gif_core.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -43,7 +43,7 @@ def _row(method: str, backbone: str, trained_on: str, source: str, *percentages:
     return Published(method, backbone, trained_on, source, percentages)
 
 
-FIGURES: Final = (
+PUBLISHED: Final = (
     _row("GIF", "R100", "MS1MV2", PAPER, 99.85, 98.80, 98.58, 96.94, 94.45, 95.05, 96.77),
     _row("CosFace", "R100", "MS1MV2", BY_PAPER, 99.81, 98.12, 98.11, 95.76, 92.28, 94.80, 96.37),
     _row("ArcFace", "R100", "MS1MV2", BY_PAPER, 99.83, 98.27, 98.28, 95.45, 92.08, 94.25, 96.03),

@@ -16,7 +16,7 @@ from schemas.stages import SEEDED, STAGES, StageName
 from schemas.training import TrainingConfig
 
 logger = logging.getLogger(__name__)
-FIGURES: Final[tuple[str, ...]] = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
+METRICS: Final[tuple[str, ...]] = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
 """Of each set, those that it has."""
 OF_THE_FACES: Final = ("held_out", "identification")
 """Kinds of sets whose images are drawn from those of ingestion."""
@@ -89,7 +89,7 @@ def shared_metrics(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
     """The headline metrics that at least one run has, by set."""
     sets = dict.fromkeys(title for run in runs for title in run.scores)
     there = {title: {name for run in runs for name in run.scores.get(title, {})} for title in sets}
-    ranked = {title: [name for name in FIGURES if name in names] for title, names in there.items()}
+    ranked = {title: [name for name in METRICS if name in names] for title, names in there.items()}
     for title, names in there.items():
         if title.startswith(IDENTIFICATION):
             ranked[title] += sorted(name for name in names if name.startswith("fnir_"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from gif_core.artifacts import Artifact
 from gif_core.protocols import SCORES_FILE, read_identification, read_scores
 from gif_core.reporting import plots
-from gif_core.reporting.published import BENCHMARKS, FIGURES, benchmark_of, training_set_of
+from gif_core.reporting.published import BENCHMARKS, PUBLISHED, benchmark_of, training_set_of
 from gif_core.reporting.sections.tables import count_identities, describe_encoder, read_curves
 from gif_core.runtime import decimal, flag_words, metric_name, percent, plain_name, set_name, thousands
 from schemas.run import RunConfig
@@ -49,7 +49,7 @@ def show_published(config: RunConfig, inputs: Inputs) -> Shown:
     identities = [count_identities(inputs["ingestion"], split)["identities"] for split in ("identities", "held_out")]
     trained_on = training_set_of(identities[0]) or training_set_of(sum(identities))
     own = _benchmark_figures(inputs["evaluation"])
-    rows = [{"about": row, "cells": _cells(row.by_benchmark())} for row in FIGURES]
+    rows = [{"about": row, "cells": _cells(row.by_benchmark())} for row in PUBLISHED]
     return {
         "benchmarks": BENCHMARKS,
         "own": _cells(own) if own else None,

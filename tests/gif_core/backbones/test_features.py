@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gif_core.backbones import embed_images
-from gif_core.backbones import features as evaluation
-from gif_core.evaluation import pixel_distances
+from gif_core.evaluation import pixel_distances, raw_pixels
 from gif_core.protocols import Pairs, draw_pairs
 
 CPU = torch.device("cpu")
@@ -163,7 +162,7 @@ def test_raw_pixels_of_a_few_pairs_at_a_time_are_in_memory(monkeypatch: pytest.M
 
     faces, pairs = make_faces(), pair_up([0, 1, 2, 3, 4, 5, 10], [9, 8, 7, 6, 0, 0, 10])
     whole = pixel_distances(faces, pairs)
-    monkeypatch.setattr(evaluation, "PAIRS_AT_ONCE", 2)
+    monkeypatch.setattr(raw_pixels, "PAIRS_AT_ONCE", 2)
     assert np.array_equal(pixel_distances(Counted(faces.images, faces.labels_N), pairs), whole)
     assert loaded == [4, 4, 3, 1]
 

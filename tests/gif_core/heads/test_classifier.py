@@ -257,17 +257,18 @@ def test_a_state_dict_between_steps_is_all_there_is_to_go_on_from(optimizer: str
 
 
 def test_a_step_of_several_micro_batches_adds_up_to_one() -> None:
+    """In double precision: what single precision rounds depends on the processor."""
     gradients = []
     features, labels = make_batch()
     for parts in (1, 2):
-        head = make_head("partial_fc", sample_rate=0.5)
+        head = make_head("partial_fc", sample_rate=0.5).double()
         head.attach(make_optimizer(head, "sgd"))
         head.begin_step(labels, 0)
-        for part, names in zip(features.chunk(parts), labels.chunk(parts), strict=True):
+        for part, names in zip(features.double().chunk(parts), labels.chunk(parts), strict=True):
             (head(part, names).loss / parts).backward()
         assert head.sampled_SD.grad is not None
         gradients.append(head.sampled_SD.grad)
-    torch.testing.assert_close(*gradients, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-10)
 
 
 def test_sampling_without_its_preparations_is_refused() -> None:

@@ -27,7 +27,7 @@ from gif_core.reporting.plots import (
     smooth,
     thin,
 )
-from gif_core.reporting.published import FIGURES, IDENTITIES, INSIGHTFACE, PAPER, benchmark_of, training_set_of
+from gif_core.reporting.published import INSIGHTFACE, NUM_IDENTITIES, PAPER, PUBLISHED, benchmark_of, training_set_of
 from gif_core.reporting.sections.codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.runtime import decimal, duration, percent, size, thousands
 from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
@@ -204,13 +204,13 @@ def test_drawn_synthetic_set_and_other_variants_never_stand_for_a_public_benchma
 
 
 def test_published_figures_have_those_of_the_paper_on_both_backbones_and_of_insightface_on_webface() -> None:
-    found = {(row.method, row.backbone, row.trained_on, row.source): row.by_benchmark() for row in FIGURES}
-    assert len(found) == len(FIGURES)
+    found = {(row.method, row.backbone, row.trained_on, row.source): row.by_benchmark() for row in PUBLISHED}
+    assert len(found) == len(PUBLISHED)
     assert found["GIF", "ViT-B", "WebFace4M", PAPER]["CPLFW"] == pytest.approx(0.9597)
     assert found["GIF", "ViT-B", "WebFace42M", PAPER]["IJB-C"] == pytest.approx(0.9799)
     of_insightface = [found["CosFace", "R100", name, INSIGHTFACE] for name in ("WebFace4M", "WebFace12M")]
     assert of_insightface == [{"IJB-C": pytest.approx(0.9719)}, {"IJB-C": pytest.approx(0.9759)}]
-    assert {row.trained_on for row in FIGURES} <= set(IDENTITIES)
+    assert {row.trained_on for row in PUBLISHED} <= set(NUM_IDENTITIES)
 
 
 def test_training_sets_are_known_by_how_many_identities_they_have() -> None:

@@ -125,7 +125,7 @@ import hashlib, sys
 import numpy as np
 from gif_core.tokenization.prefix_sums import sum_by_prefix
 from gif_core.tokenization.token_alignment import align_tokens
-from gif_core.tokenization.hierarchical_kmeans import code_shape, tokenize
+from gif_core.tokenization import code_shape, tokenize
 from schemas.tokenization import TokenizationConfig
 rows = np.random.default_rng(0).normal(size=(6000, 96))
 vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
