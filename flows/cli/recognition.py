@@ -158,9 +158,9 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for place, each in enumerate(row["candidates"]):
             first = (escape(Path(row["image"]).name), _answer(row)) if place == 0 else ("", "")
-            chance = "–" if each["probability"] is None else f"{each['chance']:.1%}"
+            probability = "–" if each["probability"] is None else f"{each['probability']:.1%}"
             cosine = f"{each['cosine']:.3f}"
-            table.add_row(*first, escape(each["label"]), str(each["identity_id"]), chance, cosine)
+            table.add_row(*first, escape(each["label"]), str(each["identity_id"]), probability, cosine)
         table.add_section()
     Console().print(table)
 
