@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-ROWS = [line for line in (PROJECT / "docs/faults.md").read_text().splitlines() if line.startswith("| ")][1:]
+ROWS = [line for line in (PROJECT / "docs/operations/faults.md").read_text().splitlines() if line.startswith("| ")][1:]
 NAMED = [(row, *match.groups()) for row in ROWS if (match := re.search(r"`(tests/\S+\.py)::(test_\w+)`", row))]
 
 

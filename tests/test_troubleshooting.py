@@ -1,4 +1,4 @@
-"""The messages of the table in docs/operations.md are those of the code, word by word."""
+"""The messages of the table in docs/operations/running.md are those of the code, word by word."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-TABLE = (PROJECT / "docs/operations.md").read_text().partition("## Troubleshooting by message")[2]
+TABLE = (PROJECT / "docs/operations/running.md").read_text().partition("## Troubleshooting by message")[2]
 FOREIGN = {"database is locked", "Concurrency lease renewal failed"}
 """What Prefect says."""
 MESSAGES = [
