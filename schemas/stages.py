@@ -20,7 +20,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "ingestion": 2,
     "embedding": 2,
     "separation": 2,
-    "tokenization": 2,
+    "tokenization": 3,
     "training": 3,
     "evaluation": 5,
     "reporting": 5,

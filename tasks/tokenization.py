@@ -87,6 +87,6 @@ def _cluster(config: RunConfig, vectors: Vectors, shape: CodeShape, draft: Draft
     alignment = align_tokens(vectors, codes, levels, shape, seed=config.seed)
     for step in track(alignment, "alignment", lambda step: (step.level, step.length)):
         draft.metrics[f"explained_{step.level}"] = step.explained
-        draft.metrics[f"explained_{step.level}_by_chance"] = step.explained_by_chance
+        draft.metrics[f"explained_{step.level}_random"] = step.explained_random
     assert step.codes_NL is not None
     return step.codes_NL

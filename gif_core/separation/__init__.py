@@ -1,14 +1,14 @@
-"""Separation (Eq. 4 to 6): identity vectors are spread over the sphere and become the code vectors H.
+"""Separation (Eq. 4 to 6): how identity vectors are spread over the sphere and become the code vectors H.
 
-checkpoints     Checkpoints of a separation: the vectors in a safetensors file, the metrics so far in a JSON that nam...
-code_vectors    Code vectors H as a published artifact
-descent         Separation: spreading code vectors over the sphere with the Gaussian potential (Eq. 4 to 6)
-distances       How far apart vectors are: min, mean and max cosine distance over all pairs (the paper's Figure 4), a...
-equalisation    A closed-form start for separation: the common mean removed and the spectrum made flatter
-linear_maps     Linear maps between identity vectors and code vectors
-neighbourhoods  How much of the vectors' relations at the start is still there: nearest neighbours, and ranks of simi...
-potential       The Gaussian potential of vectors on the sphere (Eq. 4 to 6): its uniform limit, its mean, its gradient
-worker          Separation from files to files: in the calling process, or as one of several under torchrun
+descent         `separate`: epochs of gradient steps on Eq. 6, the metrics of each epoch, the stopping rules
+potential       The Gaussian potential: its uniform limit (Eq. 4), its mean (Eq. 5), the gradient of a batch (Eq. 6)
+equalisation    The closed-form first step: remove the mean, flatten the spectrum until a given gap is reached
+linear_maps     Least-squares map that places new identities; projection onto fewer dimensions
+neighbourhoods  How much of the start is kept: nearest neighbours and rank correlation of similarities
+distances       Minimum, mean and maximum pairwise cosine distance and its histogram (the paper's Figure 4)
+checkpoints     Saves and restores the vectors and metrics of an interrupted separation
+code_vectors    Opens the code vectors of a published separation
+worker          Runs a separation from file to file: in this process or as one of several under torchrun
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Checkpoints of a separation: the vectors in a safetensors file, the metrics so far in a JSON that names it."""
+"""Checkpoints of a separation: the vectors in a safetensors file, and a JSON file with its name and the metrics."""
 
 import json
 import os
@@ -20,15 +20,15 @@ NAME: Final = "code_vectors"
 
 
 class Checkpoints:
-    """The newest state of a run in a folder that its processes share; older ones are removed."""
+    """The latest state of a run, in a folder that all its processes share; older states are deleted."""
 
     def __init__(self, folder: Path, *, seconds: float = 60.0) -> None:
-        """A state is written when the last one is older than `seconds`."""
+        """Write a state whenever the last one is older than `seconds`."""
         self.folder, self.seconds, self.last = folder, seconds, time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
 
     def load(self, rows: Rows) -> list[dict[str, Any]]:
-        """Bring the rows to where the run was, and give the metrics of its epochs; none when there is no state."""
+        """Restore the rows and return the metrics of the finished epochs; an empty list if there is no state."""
         try:
             state = json.loads((self.folder / STATE).read_text())
         except FileNotFoundError:
@@ -39,7 +39,7 @@ class Checkpoints:
         return steps
 
     def save_if_due(self, rows: Rows, steps: Sequence["SeparationStep"]) -> None:
-        """Write the state of the last of these steps; the JSON comes last and makes it count."""
+        """Write the state after the last of these steps; it becomes valid when the JSON file replaces the old one."""
         if not rows.agree(time.monotonic() - self.last >= self.seconds):
             return
         name = f"epoch-{steps[-1].epoch:06d}.safetensors"
@@ -52,7 +52,7 @@ class Checkpoints:
         self.last = time.monotonic()
 
     def _write_rows(self, rows: Rows, path: Path) -> None:
-        """Every process writes its own range of one file."""
+        """Write one file to which every process contributes its own range."""
         if rows.leads:
             create_matrix(path, NAME, rows.total, rows.local.shape[1])
         rows.wait()
@@ -60,7 +60,7 @@ class Checkpoints:
 
 
 def write_rows(rows: Rows, path: Path, name: str) -> None:
-    """Put this process's rows into a matrix file that is there already; at the end all processes have done so."""
+    """Write this process's rows into an existing matrix file; returns when all processes have done so."""
     matrix = map_matrix(path, name, writable=True)
     matrix[rows.first : rows.first + len(rows.local)] = rows.local.cpu().numpy()
     matrix.flush()
@@ -68,7 +68,7 @@ def write_rows(rows: Rows, path: Path, name: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file that readers see whole or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}")
     with temporary.open("w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Code vectors H as a published artifact."""
+"""Opens the code vectors H of a published separation."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,5 +8,5 @@ from gif_core.runtime import map_tensor
 
 
 def open_code_vectors(separation: Artifact) -> NDArray[np.float32]:
-    """H, one row per identity, mapped into memory: it may be larger than that."""
+    """Map H, one row per identity; it may be larger than memory."""
     return map_tensor(separation.path("code_vectors.safetensors"), "code_vectors")

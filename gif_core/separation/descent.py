@@ -28,19 +28,19 @@ from schemas.separation import SeparationConfig
 
 logger = logging.getLogger(__name__)
 MEASURED_ROWS: Final = 4096
-"""The loss of an epoch is exact up to this many vectors, and that of a fixed sample beyond."""
+"""Up to this many vectors the loss of an epoch is exact; beyond, it is that of a fixed sample."""
 ALL_MEASURED: Final = 32
-"""Up to this epoch the neighbourhood is measured in every one; then at powers of two and at the end."""
+"""Neighbourhoods are measured in every epoch up to this one, then at powers of two and at the end."""
 PULL_HALVES: Final = 10
-"""Epochs in which the pull loses half its strength."""
+"""Half-life of the pull, in epochs."""
 LOG_SECONDS: Final = 30.0
-"""An epoch that takes longer says how far it is."""
+"""Interval between progress messages within one epoch."""
 _ORDER, _LOSS_SAMPLE = 0, 3
 
 
 @dataclass(frozen=True)
 class SeparationStep:
-    """The metrics after an epoch; epoch 0 is the start."""
+    """The metrics after an epoch; epoch 0 is the state before the first step."""
 
     epoch: int
     epochs: int
@@ -48,15 +48,16 @@ class SeparationStep:
     gap: float
     mean_cosine: float
     neighbours_kept: float | None
-    """Null where it is not measured, like the next."""
+    """None in epochs in which it is not measured."""
     spearman: float | None
+    """None in epochs in which it is not measured."""
 
 
 class Measures:
-    """What is measured after each epoch, and when enough is enough."""
+    """Computes the metrics of each epoch and decides when to stop."""
 
     def __init__(self, rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0) -> None:
-        """`rows` are those of the start, to which the later ones are compared; the first `fixed` of them never move."""
+        """Keep the neighbourhoods of `rows` as they are at the start; the first `fixed` rows never move."""
         self.config = config
         self.moving_B = fixed + sample(rows.total - fixed, MEASURED_ROWS, [seed, _LOSS_SAMPLE]) if fixed else None
         self.limit = uniform_limit(rows.local.shape[1], config.temperature)
@@ -64,7 +65,7 @@ class Measures:
         self.start = Neighbourhoods(rows, seed=seed)
 
     def step(self, rows: Rows, epoch: int) -> SeparationStep:
-        """The metrics of an epoch."""
+        """Measure the rows after an epoch."""
         config = self.config
         loss = self._loss(rows)
         gap = loss - self.limit
@@ -74,7 +75,7 @@ class Measures:
         return SeparationStep(epoch, config.epochs, loss, gap, mean_cosine(rows), neighbours, ranks)
 
     def _loss(self, rows: Rows) -> float:
-        """Of all identities; when most stay where they are, of those who move against all identities."""
+        """Eq. 5 over all identities; with fixed rows, Eq. 6 of the moving ones against all."""
         if rows.total == 1:
             return self.limit
         if self.moving_B is not None and len(self.moving_B):
@@ -86,7 +87,7 @@ class Measures:
         return self._is_last(step.epoch, step.gap)
 
     def is_too_far(self, step: SeparationStep) -> bool:
-        """Whether fewer neighbours are kept than there must be."""
+        """Whether fewer neighbours are kept than `least_kept` requires."""
         return self.config.least_kept is not None and (step.neighbours_kept or 0.0) < self.config.least_kept
 
     def _is_last(self, epoch: int, gap: float) -> bool:
@@ -96,13 +97,12 @@ class Measures:
 def separate(
     rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: Checkpoints | None = None
 ) -> Iterator[SeparationStep]:
-    """Minimise Eq. 6 over the batches of every epoch; the unit vectors in `rows` are moved in place.
+    """Minimise Eq. 6 batch by batch; the unit vectors in `rows` are updated in place.
 
-    The first `fixed` of them stay, and the metrics are those of the others against all identities: so identities are
-    added.
-
-    Only the batch moves; the rows it is held against stay ("a subset of H at every iteration"). With checkpoints of
-    an interrupted run, its steps are given again and it goes on after the last. A single vector has no pair: it stays.
+    Each step moves only the rows of its batch ("a subset of H at every iteration"); all other rows are constants.
+    The first `fixed` rows never move, and the metrics are then those of the moving rows against all rows: this is how
+    identities are added. With the checkpoints of an interrupted run, its steps are yielded again and the run
+    continues after the last one. A single vector has no pair and does not move.
     """
     measures = Measures(rows, config, seed=seed, fixed=fixed)
     neighbours = _pulled(rows, config)
@@ -123,14 +123,14 @@ def separate(
 
 
 def separated(vectors_ND: Tensor, config: SeparationConfig, *, seed: int) -> tuple[Tensor, list[SeparationStep]]:
-    """Code vectors of the vectors, and how they came about; the vectors themselves are left alone."""
+    """Return the code vectors of `vectors_ND` and the metrics of every epoch; the input is not modified."""
     rows = Rows(unit_rows(vectors_ND))
     steps = list(separate(rows, config, seed=seed))
     return rows.local, steps
 
 
 def _pulled(rows: Rows, config: SeparationConfig) -> Rows | None:
-    """The neighbours at the start of every row, when there is a pull towards them."""
+    """Nearest neighbours of every row at the start, or None without a pull towards them."""
     if config.recipe == "literal" or not config.pull or rows.total < 2:
         return None
     return nearest_of_all(rows, NEIGHBOURS, config.batch_size)
@@ -146,25 +146,25 @@ def _run_epoch(
     epoch: int,
     fixed: int,
 ) -> None:
-    """The closed form first, if it is configured and no row is fixed; then passes over all batches in random order."""
+    """Run one pass over all batches in random order; epoch 1 is the closed form instead where it applies."""
     if epoch == 1 and not fixed and config.start_gap is not None and config.recipe != "literal":
         equalise(rows, measures.sample_B, temperature=config.temperature, gap=config.start_gap)
         return
     order_N = fixed + torch.from_numpy(np.random.default_rng([seed, _ORDER, epoch]).permutation(rows.total - fixed))
     pull = config.pull * 0.5 ** (epoch / PULL_HALVES)
-    said = time.monotonic()
+    last_log = time.monotonic()
     for number, batch_B in enumerate(torch.split(order_N, config.batch_size)):
         _move(rows, batch_B.sort().values, neighbours, config, pull)
-        if rows.leads and time.monotonic() - said > LOG_SECONDS:
+        if rows.leads and time.monotonic() - last_log > LOG_SECONDS:
             logger.info("epoch %d: %d of %d vectors moved", epoch, number * config.batch_size, rows.total - fixed)
-            said = time.monotonic()
+            last_log = time.monotonic()
 
 
 def _move(rows: Rows, batch_B: Tensor, neighbours: Rows | None, config: SeparationConfig, pull: float) -> None:
-    """One step of a batch, and back onto the sphere.
+    """Take one gradient step with a batch and project it back onto the sphere.
 
-    The literal recipe takes the mean over the batch as printed; ours the sum, so that a vector's step does not depend
-    on how many others are in its batch, less `pull` times the mean of its neighbours at the start.
+    The literal recipe uses the mean over the batch, as printed in the paper. Ours uses the sum, so that the step of a
+    vector does not depend on the batch size, and subtracts `pull` times the mean of its neighbours at the start.
     """
     literal = config.recipe == "literal"
     batch_BD = rows.take(batch_B)

@@ -1,4 +1,4 @@
-"""How far apart vectors are: min, mean and max cosine distance over all pairs (the paper's Figure 4), and how many."""
+"""Pairwise cosine distances: minimum, mean and maximum over all pairs (the paper's Figure 4), and their histogram."""
 
 # Shapes: N vectors, D dimensions, P pairs, T bins.
 
@@ -14,12 +14,12 @@ from gif_core.runtime import Rows, unit_rows
 from gif_core.separation.potential import BLOCK, mean_cosine, pair_cosines
 
 BINS: Final = 200
-"""Equal bins of cosine distance over [0, 2]."""
+"""Equal-width bins of cosine distance over [0, 2]."""
 
 
 @dataclass(frozen=True)
 class SeparationScores:
-    """Pairwise cosine distance over all pairs."""
+    """Cosine distance over all pairs."""
 
     min: float
     mean: float
@@ -27,15 +27,15 @@ class SeparationScores:
 
 
 def separation_scores(vectors_ND: Tensor, block: int = BLOCK) -> SeparationScores:
-    """Min, mean and max cosine distance over all pairs of any vectors, exact, by blocks."""
+    """Exact minimum, mean and maximum cosine distance over all pairs, computed in blocks."""
     return measure_distances(vectors_ND, block)[0]
 
 
 def measure_distances(vectors_ND: Tensor, block: int = BLOCK) -> tuple[SeparationScores, NDArray[np.int64]]:
-    """The scores, and the number of pairs in each bin of distance."""
+    """Return the scores and the number of pairs in each distance bin."""
     vectors_ND = unit_rows(vectors_ND)
     if len(vectors_ND) < 2:
-        raise ValueError(f"{len(vectors_ND)} vectors have no pair")
+        raise ValueError(f"distances need at least 2 vectors, got {len(vectors_ND)}")
     smallest, largest = 1.0, -1.0
     counts_T = np.zeros(BINS, np.int64)
     for cosine_P in pair_cosines(vectors_ND, block):
@@ -47,11 +47,11 @@ def measure_distances(vectors_ND: Tensor, block: int = BLOCK) -> tuple[Separatio
 
 
 def bin_edges() -> NDArray[np.float64]:
-    """The left edge of every bin."""
+    """Return the left edge of every bin."""
     return np.linspace(0, 2, BINS + 1)[:-1]
 
 
 def _count(cosine_P: Tensor) -> NDArray[np.int64]:
-    """Pairs per bin; rounding may put a cosine just outside [-1, 1]."""
+    """Count pairs per bin; rounding may put a cosine just outside [-1, 1]."""
     bin_P = ((1 - cosine_P) * (BINS / 2)).clamp_(0, BINS - 1).to(torch.int32)
     return torch.bincount(bin_P, minlength=BINS).cpu().numpy()

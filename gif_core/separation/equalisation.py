@@ -1,9 +1,10 @@
-"""A closed-form start for separation: the common mean removed and the spectrum made flatter.
+"""A closed-form start for separation: remove the common mean and flatten the spectrum.
 
-Near uniformity the loss (Eq. 5) is 4 E[u] + 8 (E[u^2] - 1/d) above its limit at t = 2, u being the cosine of a pair:
-it only asks for a mean of zero and for equal variance in all directions. Of all matrices of cosines with a given E[u^2]
-the nearest to that of the start, K, is a K + b I in the space of the vectors: every variance moves the same share of
-the way to their mean. So this reaches the gap that is asked for with the least change of the relations.
+Near uniformity, at t = 2, the loss (Eq. 5) exceeds its limit by 4 E[u] + 8 (E[u^2] - 1/d), where u is the cosine of a
+pair. It is therefore minimal when the mean is zero and the variance is equal in all directions. Of all cosine matrices
+with a given E[u^2], the one closest to the initial matrix K has the form a K + b I on the span of the vectors: every
+variance moves the same share of the way to the mean variance. This reaches the requested gap with the smallest change
+of the cosines.
 """
 
 # Shapes: N vectors, D dimensions, M rows of a chunk, B rows of a sample.
@@ -17,15 +18,15 @@ from gif_core.runtime import Rows
 from gif_core.separation.potential import mean_potential, uniform_limit
 
 CENTRINGS: Final = 5
-"""Removing the mean and normalising again leaves a smaller mean each time."""
+"""Normalising after removing the mean leaves a small mean again, so both are repeated."""
 HALVINGS: Final = 12
-"""Steps of the search for the share: to 1/4096."""
+"""Bisection steps; they find the share to 1/4096."""
 SHORTEST: Final = 1e-5
-"""A vector that has no more length than this without the mean has no direction of its own, and stays."""
+"""A vector that is shorter than this without the mean has no direction of its own and is left unchanged."""
 
 
 def equalise(rows: Rows, sample_B: Tensor, *, temperature: float, gap: float) -> float:
-    """Flatten the spectrum just as much as brings the sample's gap to `gap`; the share of the way that took."""
+    """Flatten the spectrum by the smallest share that brings the sample's gap to `gap`; return that share."""
     centre(rows)
     spectrum_D, basis_DD = _spectrum(rows)
     share = _least_share(rows.take(sample_B), spectrum_D, basis_DD, temperature, gap)
@@ -37,7 +38,7 @@ def equalise(rows: Rows, sample_B: Tensor, *, temperature: float, gap: float) ->
 
 
 def centre(rows: Rows) -> None:
-    """Remove the common mean and normalise, a few times."""
+    """Remove the common mean and normalise, `CENTRINGS` times."""
     for _ in range(CENTRINGS):
         sum_D = torch.zeros(rows.local.shape[1], dtype=torch.float64, device=rows.device)
         for _, chunk_MD in rows.chunks():
@@ -47,7 +48,7 @@ def centre(rows: Rows) -> None:
 
 
 def _spectrum(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Variances in the principal directions, and those directions, in float64."""
+    """Return the variances along the principal directions and these directions, in float64."""
     moment_DD = torch.zeros((rows.local.shape[1],) * 2, dtype=torch.float64, device=rows.device)
     for _, chunk_MD in rows.chunks():
         moment_DD += (chunk_MD.T @ chunk_MD).double()
@@ -56,9 +57,9 @@ def _spectrum(rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 def _map(variance_D: Tensor, basis_DD: Tensor, share: float) -> Tensor:
-    """The linear map after which every variance has gone `share` of the way to their mean.
+    """Return the linear map that moves every variance `share` of the way to the mean variance.
 
-    A direction that nobody uses has nothing to enlarge.
+    Directions without variance are mapped to zero.
     """
     wanted_D = (1 - share) * variance_D + share * variance_D.mean()
     used_D = variance_D > variance_D.mean() * 1e-9
@@ -67,7 +68,7 @@ def _map(variance_D: Tensor, basis_DD: Tensor, share: float) -> Tensor:
 
 
 def _least_share(sample_BD: Tensor, variance_D: Tensor, basis_DD: Tensor, temperature: float, gap: float) -> float:
-    """Bisection: the gap falls as the spectrum gets flatter."""
+    """Find the smallest sufficient share by bisection: the gap falls as the spectrum gets flatter."""
     limit = uniform_limit(sample_BD.shape[1], temperature)
 
     def is_flat(share: float) -> bool:
@@ -84,6 +85,6 @@ def _least_share(sample_BD: Tensor, variance_D: Tensor, basis_DD: Tensor, temper
 
 
 def _unit_or_same(new_MD: Tensor, old_MD: Tensor) -> Tensor:
-    """Normalised; rows that have lost their direction stay as they were."""
+    """Normalise the new rows; a row that has lost its direction keeps its old value."""
     length_M1 = torch.linalg.vector_norm(new_MD, dim=1, keepdim=True)
     return torch.where(length_M1 > SHORTEST, new_MD / length_M1.clamp_min(SHORTEST), old_MD)

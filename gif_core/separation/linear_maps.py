@@ -1,11 +1,12 @@
-"""Linear maps between identity vectors and code vectors.
+"""Linear maps from identity vectors to code vectors.
 
-`fit_map` and `place` start the code vectors of new identities where known ones suggest them. `leading_directions` and
-`project` reduce the dimensions: of all subspaces of D dimensions, the leading directions of VᵀV change inner products
-the least. The mean is not removed: it is one of the directions, and separation removes it.
+`fit_map` and `place` predict the code vectors of new identities from those of known ones, as a start for their
+separation. `leading_directions` and `project` reduce the dimension: of all D-dimensional subspaces, the leading
+directions of VᵀV change inner products the least. The mean is kept here, because separation removes it.
 """
 
-# Shapes: N known identities, M vectors of a part, E dimensions of identity vectors, D of code vectors.
+# Shapes: N known identities, M vectors of a part, E dimensions of identity vectors (+ 1 in maps with a constant term),
+# D dimensions of code vectors.
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,16 +18,16 @@ from schemas.errors import GifError
 
 CHUNK: Final = 8192
 RIDGE: Final = 1e-3
-"""Of the mean variance; keeps directions that nobody uses from being enlarged."""
+"""As a share of the mean variance; keeps directions with little variance from being amplified."""
 SHORTEST: Final = 1e-5
-"""Of a unit vector; what is shorter in the subspace has no direction there."""
+"""A unit vector whose projection is shorter than this has no direction in the subspace."""
 Floats = NDArray[np.floating]
 
 
 def fit_map(vectors_NE: Floats, code_vectors_ND: Floats) -> NDArray[np.float64]:
-    """The matrix W [E + 1, D], with a constant, of least |V W - H|^2 + ridge |W|^2; rows are read in chunks."""
+    """Return W [E + 1, D], with a constant term, that minimises |V W - H|^2 + ridge |W|^2; rows are read in chunks."""
     if len(vectors_NE) != len(code_vectors_ND):
-        raise ValueError(f"{len(vectors_NE)} vectors do not fit {len(code_vectors_ND)} code vectors")
+        raise ValueError(f"got {len(vectors_NE)} vectors but {len(code_vectors_ND)} code vectors")
     width = vectors_NE.shape[1] + 1
     moment_EE, product_ED = np.zeros((width, width)), np.zeros((width, code_vectors_ND.shape[1]))
     for start in range(0, len(vectors_NE), CHUNK):
@@ -40,11 +41,11 @@ def fit_map(vectors_NE: Floats, code_vectors_ND: Floats) -> NDArray[np.float64]:
 
 
 def place(vectors_ME: Floats, map_ED: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Unit rows where the map puts new identities."""
+    """Return the unit vectors to which the map takes new identities."""
     placed_MD = _with_constant(vectors_ME) @ map_ED
     length_M1 = np.linalg.norm(placed_MD, axis=1, keepdims=True)
     if len(length_M1) and not length_M1.all():
-        raise ValueError(f"the vector of new person {int(length_M1.argmin())} has no place among the code vectors")
+        raise ValueError(f"the map takes the vector of new identity {int(length_M1.argmin())} to zero")
     unit_MD: NDArray[np.float32] = (placed_MD / length_M1).astype(np.float32)
     return unit_MD
 
@@ -54,7 +55,7 @@ def _with_constant(vectors_ME: Floats) -> NDArray[np.float64]:
 
 
 def leading_directions(parts: Iterable[Floats], dimension: int) -> NDArray[np.float64]:
-    """An orthonormal basis [E, D] of the subspace, the strongest direction first; vectors come in parts."""
+    """Return an orthonormal basis [E, D] of the leading subspace, strongest direction first; vectors come in parts."""
     moment_EE = sum(part_ME.T.astype(np.float64) @ part_ME for part_ME in parts)
     _, basis_EE = np.linalg.eigh(moment_EE)
     leading_ED: NDArray[np.float64] = basis_EE[:, ::-1][:, :dimension]
@@ -62,13 +63,13 @@ def leading_directions(parts: Iterable[Floats], dimension: int) -> NDArray[np.fl
 
 
 def project(vectors_ME: Floats, basis_ED: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The vectors in the subspace, of unit length again."""
+    """Project the vectors onto the subspace and normalise them."""
     inside_MD = vectors_ME @ basis_ED
     length_M1 = np.linalg.norm(inside_MD, axis=1, keepdims=True)
     if (length_M1 < SHORTEST).any():
         raise GifError(
-            f"{int((length_M1 < SHORTEST).sum())} identity vectors have nothing in the {basis_ED.shape[1]} leading "
-            "dimensions: raise separation.dimension"
+            f"{int((length_M1 < SHORTEST).sum())} identity vectors have no component in the {basis_ED.shape[1]} "
+            "leading dimensions: raise separation.dimension"
         )
     unit_MD: NDArray[np.float32] = (inside_MD / length_M1).astype(np.float32)
     return unit_MD

@@ -1,6 +1,6 @@
-"""How much of the vectors' relations at the start is still there: nearest neighbours, and ranks of similarities."""
+"""How much structure a separation keeps: shared nearest neighbours, and rank correlation of similarities."""
 
-# Shapes: N vectors, D dimensions, B rows of a batch, M rows of a chunk, K neighbours, P pairs.
+# Shapes: N vectors, D dimensions, B rows of a batch, M rows of a chunk, C candidates, K neighbours, P pairs.
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,41 +14,41 @@ from gif_core.runtime import Rows
 
 NEIGHBOURS: Final = 10
 NEIGHBOUR_ROWS: Final = 2000
-"""The neighbourhood kept is measured on so many rows, against all identities."""
+"""Neighbours are measured for a sample of this many rows, searched among all rows."""
 RANKED_PAIRS: Final = 10_000
-"""Pairs whose similarities are ranked."""
+"""Number of sampled pairs whose similarities are ranked."""
 SEARCH_CHUNK: Final = 4096
 _ROWS, _PAIRS = range(1, 3)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What of the start is still there."""
+    """Agreement with the start."""
 
     neighbours: float
-    """Share of the 10 nearest neighbours at the start that are so still."""
+    """Share of the 10 nearest neighbours at the start that are still among the 10 nearest."""
     spearman: float
-    """Rank correlation of the similarities of sampled pairs, then and now."""
+    """Rank correlation of the similarities of sampled pairs, at the start and now."""
 
 
 class Neighbourhoods:
-    """The relations of some rows at the start, to compare with later."""
+    """Neighbours and similarities of sampled rows at the start, for later comparison."""
 
     def __init__(self, rows: Rows, *, seed: int) -> None:
-        """Remember the neighbours of sampled rows and the similarities of sampled pairs."""
+        """Record the neighbours of sampled rows and the similarities of sampled pairs."""
         self.sample_B = sample(rows.total, NEIGHBOUR_ROWS, [seed, _ROWS])
         self.pairs_2P = sample_pairs(rows.total, RANKED_PAIRS, [seed, _PAIRS])
         self.nearest_BK = nearest(rows, self.sample_B, NEIGHBOURS)
         self.similarity_P = similarities(rows, self.pairs_2P)
 
     def kept(self, rows: Rows) -> Kept:
-        """Compare with the rows as they are now."""
+        """Compare the start with the rows as they are now."""
         now_BK = nearest(rows, self.sample_B, NEIGHBOURS)
         return Kept(overlap(self.nearest_BK, now_BK), spearman(self.similarity_P, similarities(rows, self.pairs_2P)))
 
 
 def nearest(rows: Rows, batch_B: Tensor, neighbours: int) -> Tensor:
-    """Numbers of the nearest other vectors of some rows, the nearest first; exact, by chunks."""
+    """Return the indices of the nearest other vectors of some rows, nearest first; exact, in chunks."""
     neighbours = min(neighbours, rows.total - 1)
     batch_BD, batch_B = rows.take(batch_B), batch_B.to(rows.device)
     best_BK = batch_BD.new_full((len(batch_B), neighbours), -torch.inf)
@@ -65,7 +65,7 @@ def nearest(rows: Rows, batch_B: Tensor, neighbours: int) -> Tensor:
 
 
 def nearest_of_all(rows: Rows, neighbours: int, batch_size: int) -> Rows:
-    """The nearest other vectors of every row."""
+    """Return the nearest other vectors of every row."""
     found = rows.like(min(neighbours, rows.total - 1), torch.int64)
     for batch_B in torch.split(torch.arange(rows.total), batch_size):
         found.put(batch_B, nearest(rows, batch_B, neighbours))
@@ -73,20 +73,20 @@ def nearest_of_all(rows: Rows, neighbours: int, batch_size: int) -> Rows:
 
 
 def overlap(before_BK: Tensor, after_BK: Tensor) -> float:
-    """Share of the first indices that are among the second, row by row; 1 when there are none."""
+    """Return the share of indices `before` that are also `after`, compared row by row; 1 when there are none."""
     if not before_BK.shape[1]:
         return 1.0
     return float((before_BK[:, :, None] == after_BK[:, None, :]).any(dim=2).double().mean())
 
 
 def similarities(rows: Rows, pairs_2P: Tensor) -> NDArray[np.float64]:
-    """Cosines of pairs of rows."""
+    """Return the cosine of each pair of rows."""
     cosine_P = (rows.take(pairs_2P[0]) * rows.take(pairs_2P[1])).sum(dim=1)
     return cosine_P.double().cpu().numpy()
 
 
 def spearman(before_P: NDArray[np.float64], after_P: NDArray[np.float64]) -> float:
-    """Correlation of ranks; 1 when there is no order that could be lost."""
+    """Return the rank correlation; 1 when all values before are equal, as there is no order to lose."""
     if len(before_P) < 2 or before_P.std() == 0:
         return 1.0
     if after_P.std() == 0:
@@ -95,7 +95,7 @@ def spearman(before_P: NDArray[np.float64], after_P: NDArray[np.float64]) -> flo
 
 
 def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGHBOURS, seed: int = 0) -> float:
-    """Share of each vector's nearest neighbours at the start that are still so now, over sampled rows."""
+    """Return the share of nearest neighbours at the start that still are nearest now, over sampled rows."""
     if start_ND.shape != now_ND.shape:
         raise ValueError(f"shapes differ: {tuple(start_ND.shape)} and {tuple(now_ND.shape)}")
     rows_B = sample(len(start_ND), NEIGHBOUR_ROWS, [seed, _ROWS])
@@ -103,13 +103,13 @@ def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGH
 
 
 def sample(population: int, size: int, seeds: list[int]) -> Tensor:
-    """Sorted indices of a fixed random sample, or of all identities when there are no more."""
+    """Return the sorted indices of a fixed random sample, or all indices if the population is smaller."""
     chosen_B = np.random.default_rng(seeds).choice(population, min(size, population), replace=False)
     return torch.from_numpy(np.sort(chosen_B))
 
 
 def sample_pairs(population: int, size: int, seeds: list[int]) -> Tensor:
-    """Pairs of different indices, drawn with replacement; none when there is only one vector."""
+    """Draw pairs of different indices with replacement; no pairs when there is only one vector."""
     if population < 2:
         return torch.zeros((2, 0), dtype=torch.int64)
     rng = np.random.default_rng(seeds)
@@ -118,13 +118,14 @@ def sample_pairs(population: int, size: int, seeds: list[int]) -> Tensor:
     return torch.from_numpy(np.stack([first_P, second_P]))
 
 
-def _best(values_BP: Tensor, names_BP: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    best_BK, place_BK = values_BP.topk(count, dim=1)
-    return best_BK, names_BP.gather(1, place_BK)
+def _best(values_BC: Tensor, index_BC: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest values of each row and their indices."""
+    best_BK, place_BK = values_BC.topk(count, dim=1)
+    return best_BK, index_BC.gather(1, place_BK)
 
 
 def _ranks(values_P: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The place of each value in their order; equal ones share the mean of theirs."""
+    """Return the rank of each value; equal values share their mean rank."""
     _, place_P, counts = np.unique(values_P, return_inverse=True, return_counts=True)
     ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place_P]
     return ranks

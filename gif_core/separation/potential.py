@@ -3,7 +3,7 @@
 For unit vectors exp(-t |a-b|^2) = exp(2t (a.b - 1)), so the loss and its gradient are matrix products.
 """
 
-# Shapes: N vectors, D dimensions, B rows of a batch, M rows of a chunk, P pairs.
+# Shapes: N vectors, D dimensions, B rows of a batch, M rows of a chunk, P pairs, K terms of a series.
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,9 +15,9 @@ from torch import Tensor
 from gif_core.runtime import CHUNK, Rows
 
 SAFE_EXPONENT: Final = 40.0
-"""exp(2t) beyond it would overflow a sum in float32, so the exponent is shifted to end at 0."""
+"""Above this exponent a sum of exp(2t) could overflow float32, so the exponent is shifted to at most 0."""
 BLOCK: Final = 2048
-"""Rows whose pairs are measured at a time."""
+"""Rows per block when all pairs are measured."""
 
 
 def uniform_limit(dimension: int, temperature: float) -> float:
@@ -27,21 +27,21 @@ def uniform_limit(dimension: int, temperature: float) -> float:
     its series, sum_k t^(2k) / ((d/2)_k k!), is summed in the log domain: all its terms are positive.
     """
     if dimension < 1 or temperature <= 0:
-        raise ValueError(f"no sphere has dimension={dimension}, or no potential temperature={temperature}")
+        raise ValueError(f"dimension and temperature must be positive, got {dimension} and {temperature}")
     order_K = np.arange(64 + int(8 * temperature))
     ratio_K = 2 * np.log(temperature) - np.log(dimension / 2 + order_K) - np.log(order_K + 1)
     return float(np.logaddexp.reduce(np.concatenate([[0.0], np.cumsum(ratio_K)])) - 2 * temperature)
 
 
 def mean_potential(vectors_ND: Tensor, temperature: float, block: int = BLOCK) -> float:
-    """Eq. 5: log of the mean potential over distinct pairs, exact, by blocks.
+    """Eq. 5: log of the mean potential over distinct pairs, exact, computed in blocks.
 
-    A pair of a vector with itself is left out: its constant 1 would add 1/(m E) to the ratio, 12 % at m=440,
-    and hide how near the rest is to its limit. Few vectors can so lie below the limit of the continuum.
+    Pairs of a vector with itself are left out: their constant 1 would add 1/(m E) to the ratio, 12 % at m=440, and
+    hide how close the rest is to the limit. As a consequence, few vectors can lie below the limit of the continuum.
     """
     num_vectors = len(vectors_ND)
     if num_vectors < 2:
-        raise ValueError(f"{num_vectors} vectors have no pair")
+        raise ValueError(f"the potential needs at least 2 vectors, got {num_vectors}")
     total = 0.0
     for cosine_P in pair_cosines(vectors_ND, block):
         total += float(torch.exp(2 * temperature * (cosine_P - 1)).sum(dtype=torch.float64))
@@ -49,9 +49,9 @@ def mean_potential(vectors_ND: Tensor, temperature: float, block: int = BLOCK) -
 
 
 def batch_potential(rows: Rows, batch_B: Tensor, temperature: float) -> float:
-    """Eq. 6 without pairs of a vector with itself: log of the mean potential of a batch, in ascending order, with all.
+    """Eq. 6 without self pairs: log of the mean potential between a batch and all other vectors.
 
-    There must be a second vector.
+    `batch_B` is in ascending order; there must be at least two vectors.
     """
     _, total_B = _force(rows, batch_B, rows.take(batch_B), temperature, self_pairs=False, chunk=CHUNK)
     total = float(rows.add(total_B.sum(dtype=torch.float64)))
@@ -60,7 +60,7 @@ def batch_potential(rows: Rows, batch_B: Tensor, temperature: float) -> float:
 
 
 def pair_cosines(vectors_ND: Tensor, block: int = BLOCK) -> Iterator[Tensor]:
-    """The cosine of every distinct pair, each once, a block of pairs at a time."""
+    """Yield the cosine of every distinct pair once, a block of pairs at a time."""
     for start in range(0, len(vectors_ND), block):
         rows_MD = vectors_ND[start : start + block]
         if len(rows_MD) > 1:
@@ -71,7 +71,7 @@ def pair_cosines(vectors_ND: Tensor, block: int = BLOCK) -> Iterator[Tensor]:
 
 
 def mean_cosine(rows: Rows) -> float:
-    """Mean cosine over distinct pairs, exact: (|sum h|^2 - sum |h|^2) / (m (m - 1)); 0 when there is no pair."""
+    """Return the exact mean cosine over distinct pairs, (|sum h|^2 - sum |h|^2) / (m (m - 1)); 0 without a pair."""
     if rows.total < 2:
         return 0.0
     sums_D = torch.zeros(rows.local.shape[1] + 1, dtype=torch.float64, device=rows.device)
@@ -87,9 +87,9 @@ def batch_gradient(
 ) -> Tensor:
     """Gradient of Eq. 6 for the rows of a batch, in their tangent space: (2t / sum S) S H.
 
-    Two matrix products, no graph, and never more than B x chunk similarities, which stay in the cache. `batch_B` is
-    in ascending order. Self pairs push along the row itself, which the tangent space does not contain: they only
-    count in the normaliser.
+    Two matrix products without autograd; at most B x chunk similarities exist at a time, so that they stay in the
+    CPU cache. `batch_B` is in ascending order. A self pair pushes along the row itself, which is orthogonal to the
+    tangent space, so self pairs only count in the normaliser.
     """
     batch_BD = rows.take(batch_B)
     force_BD, total_B = _force(rows, batch_B, batch_BD, temperature, self_pairs=self_pairs, chunk=chunk)
@@ -98,16 +98,16 @@ def batch_gradient(
 
 
 def tangent(force_BD: Tensor, at_BD: Tensor) -> Tensor:
-    """The part of a force that moves along the sphere."""
+    """Return the component of a force that is tangent to the sphere."""
     return torch.addcmul(force_BD, (force_BD * at_BD).sum(dim=1, keepdim=True), at_BD, value=-1)
 
 
 def _force(
     rows: Rows, batch_B: Tensor, batch_BD: Tensor, temperature: float, *, self_pairs: bool, chunk: int
 ) -> tuple[Tensor, Tensor]:
-    """S H and the row sums of S: this process's share, up to a common factor.
+    """Return this process's share of S H and of the row sums of S, up to a common factor.
 
-    The factor exp(-2t) of the potential cancels in the gradient, so one pass over S suffices: exp.
+    The factor exp(-2t) of the potential cancels in the gradient, so it is left out.
     """
     shift = 2 * temperature if 2 * temperature > SAFE_EXPONENT else 0.0
     scaled_BD = batch_BD * (2 * temperature)
@@ -128,7 +128,7 @@ def _force(
 
 
 def _bounds(rows: Rows, batch_B: Tensor, chunk: int) -> list[tuple[int, int]]:
-    """Which part of the batch lies in each chunk: known before the loop, so that nothing waits for the device."""
+    """Find which part of the batch lies in each chunk, before the loop, so that the loop never waits for the device."""
     starts = torch.arange(rows.first, rows.first + len(rows.local), chunk)
     ends = (starts + chunk).clamp_max(rows.first + len(rows.local))
     places = torch.searchsorted(batch_B.cpu(), torch.stack([starts, ends])).tolist()

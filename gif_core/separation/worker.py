@@ -1,4 +1,4 @@
-"""Separation from files to files: in the calling process, or as one of several under torchrun.
+"""Runs a separation from file to file: in the calling process, or as one of several under torchrun.
 
 python -m torch.distributed.run --nproc-per-node 2 -m gif_core.separation.worker job.json
 """
@@ -34,7 +34,7 @@ VECTORS = "vectors"
 
 
 def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Iterator[SeparationStep]:
-    """Separate this process's range of the vectors; at the end the result file is filled."""
+    """Separate this process's range of the vectors, then write it to the result file."""
     rows = open_rows(job, rank, processes)
     checkpoints = Checkpoints(Path(job.checkpoints), seconds=job.checkpoint_seconds)
     yield from separate(rows, job.config, seed=job.seed, fixed=job.fixed, checkpoints=checkpoints)
@@ -42,7 +42,7 @@ def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Iterator[S
 
 
 def open_rows(job: SeparationJob, rank: int, processes: int) -> Rows:
-    """Unit rows on the device if they fit there; else in the mapped result file, and streamed to the device."""
+    """Load unit rows onto the device if they fit; otherwise into the mapped result file, streamed to the device."""
     device = _own_device(job.device)
     start = map_matrix(Path(job.vectors), VECTORS)
     first, end = own_range(len(start), rank, processes)
@@ -55,14 +55,14 @@ def open_rows(job: SeparationJob, rank: int, processes: int) -> Rows:
 
 
 def fits(size: int, device: torch.device) -> bool:
-    """Whether so many bytes leave room for the work itself."""
+    """Whether `size` bytes leave enough memory on the device for the computation."""
     if device.type == "cuda":
         return size < 0.8 * torch.cuda.mem_get_info(device)[0]
     return size < 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
-    """One process under torchrun; the first tells the steps, a line of JSON each."""
+    """Run one process under torchrun; rank 0 prints each step as a line of JSON."""
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     job = SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _own_device(name: str) -> torch.device:
-    """Each process of a machine has a GPU of its own, whose products run in TF32 with sums in float32."""
+    """Return this process's own device; on GPUs matrix products run in TF32 with float32 accumulation."""
     device = pick_device(name)
     if device.type != "cuda":
         return device

@@ -1,16 +1,16 @@
-"""Tokenization (Algorithm 1): code vectors become identity codes by capacity-bounded hierarchical k-means.
+"""Tokenization (Algorithm 1): how code vectors become identity codes.
 
-assignment           An assignment whose clusters have a capacity (the bound below Eq. 6): prices, then an exact repair
-code_index           From identities to codes and back, for millions at a time
-code_table           The identity-to-code table: one DuckDB file that anyone can query, and its codes as Parquet
-codes                Identity codes: their shape (length l, vocab size v), their checks, and packing into integers
-extension            Extension: free codes for new identities, near their neighbours; codes that are given never change
-hierarchical_kmeans  Tokenization: code vectors to identity codes by capacity-bounded hierarchical k-means (Algorithm 1)
-kmeans               Spherical k-means, plain and with a capacity for each cluster: one split of Algorithm 1
-new_identities       Identities who come after a code table was made: their vectors and names, read from a file
-prefix_sums          Sums and means of code vectors by the prefix of their code, or by any label, over vectors that m...
-quality              How good a code table is: how full it is, what the capacity bound costs, and how much structure ...
-token_alignment      Aligned tokens: one value of a token means a similar direction below every parent
+codes                `CodeShape` (length l, vocab size v, capacity), checks, packing into integers, atomic codes
+hierarchical_kmeans  `tokenize`: Algorithm 1, capacity-bounded hierarchical k-means
+kmeans               Spherical k-means, plain and bounded: one split of Algorithm 1
+assignment           `assign_bounded`: the optimal assignment under the capacity bound (below Eq. 6)
+token_alignment      Renumbers the children of all parents so that a token value stands for one direction
+extension            Codes for new identities; existing codes never change
+new_identities       Reads vectors and labels of new identities from a file
+prefix_sums          Sums and means of vectors by code prefix or by any label
+quality              Metrics of a code table: occupancy, cost of the capacity bound, structure kept
+code_table           Writes and reads `codes.duckdb` and `codes.parquet`; checks that they match the identities
+code_index           Look-up in both directions between identities and codes, vectorised
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,6 @@
-"""An assignment whose clusters have a capacity (the bound below Eq. 6): prices, then an exact repair.
+"""Assignment of rows to clusters of limited capacity (the bound below Eq. 6): prices, then an exact repair."""
 
-Shapes: N rows, K clusters, R rows of one cluster.
-"""
+# Shapes: N rows, K clusters, R rows of one cluster, S seats of all clusters.
 
 from itertools import pairwise
 
@@ -13,19 +12,19 @@ Floats = npt.NDArray[np.floating]
 Integers = npt.NDArray[np.int64]
 
 SWEEPS = 200
-"""Rounds of price changes at the most; what they leave is repaired."""
+"""Maximum number of price sweeps; the repair settles what is left."""
 FEW_ROWS = 256
-"""Up to here each seat is a column of its own and a solver of assignments gives the optimum."""
+"""Up to this many rows every seat is a column of its own, and `linear_sum_assignment` finds the optimum."""
 _MANY_ROWS, _STRIDE = 4096, 7
 _FINE, _COARSE = 1e-8, 1e-4
 _MANY_MOVES, _STALLED = 16, 1e-7
 
 
 def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
-    """Give each row its best cluster with no cluster above `capacity` (the bound below Eq. 6).
+    """Assign each row to a cluster so that no cluster exceeds `capacity` (the bound below Eq. 6).
 
-    Maximises the summed similarity: prices (the dual) settle nearly all identities, the cheapest chains of moves
-    settle the rest. The result is the optimum, but for rows that are nearly the same and move together.
+    Maximises the summed similarity: prices (the dual variables) settle nearly all rows, then the cheapest chains of
+    moves settle the rest. The result is optimal, except that nearly equal rows are moved together.
     """
     num_rows, num_clusters = similarity_NK.shape
     if num_clusters * capacity < num_rows:
@@ -40,18 +39,19 @@ def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
         return _assign_seats(similarity_NK, min(capacity, num_rows))
     similarity_KN = np.ascontiguousarray(similarity_NK.T)
     price_K = _settle_prices(similarity_KN, capacity).astype(similarity_KN.dtype)
-    # Whatever the prices, these labels are optimal for the cluster sizes they give: what the repair needs.
+    # For any prices these labels are optimal for the cluster sizes they produce, which is what the repair requires.
     return _Repair(similarity_KN, (similarity_KN - price_K[:, None]).argmax(axis=0), capacity).run()
 
 
 def _assign_seats(similarity_NK: Floats, capacity: int) -> Integers:
+    """Solve a small problem exactly, with one column per seat."""
     seats_NS = np.repeat(similarity_NK.astype(np.float64), capacity, axis=1)
     labels_N: Integers = linear_sum_assignment(seats_NS, maximize=True)[1] // capacity
     return labels_N
 
 
 def refuse_not_finite(values: Floats, name: str, first_row: int = 0) -> None:
-    """Raise `ValueError` that names the first row with a value that is not finite; rows count from `first_row`."""
+    """Raise `ValueError` naming the first row with a value that is not finite; rows count from `first_row`."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):
             return
@@ -61,10 +61,10 @@ def refuse_not_finite(values: Floats, name: str, first_row: int = 0) -> None:
 
 
 def _settle_prices(similarity_KN: Floats, capacity: int) -> Floats:
-    """Prices at which hardly anybody prefers an overfull cluster: coordinate descent on the dual.
+    """Find prices at which few rows prefer an overfull cluster: coordinate descent on the dual.
 
-    The price of one cluster, the others fixed, is where exactly `capacity` rows still prefer it, and 0 when
-    fewer do. Many rows start from the prices of a few of them, where a sweep costs little.
+    With the other prices fixed, the price of a cluster is where exactly `capacity` rows prefer it, and 0 if fewer do.
+    For many rows the prices start from those of a subset, for which a sweep is cheap.
     """
     num_clusters, num_rows = similarity_KN.shape
     price_K: Floats = np.zeros(num_clusters)
@@ -76,7 +76,7 @@ def _settle_prices(similarity_KN: Floats, capacity: int) -> Floats:
         value_KN = similarity_KN - price_K[:, None].astype(similarity_KN.dtype)
         choice_N = value_KN.argmax(axis=0)
         size_K = np.bincount(choice_N, minlength=num_clusters)
-        # A seat too few is wrong anywhere, a seat left empty only where it has a price.
+        # An overfull cluster is an error at any price; a free seat is one only where the price is positive.
         wrong = np.where(price_K > 0, np.abs(size_K - capacity), np.maximum(size_K - capacity, 0)).sum()
         dual = value_KN[choice_N, np.arange(num_rows)].sum(dtype=np.float64) + capacity * price_K.sum()
         if wrong <= num_clusters or dual > least - _STALLED * abs(least):
@@ -87,7 +87,7 @@ def _settle_prices(similarity_KN: Floats, capacity: int) -> Floats:
 
 
 def _sweep(similarity_KN: Floats, value_KN: Floats, price_K: Floats, capacity: int) -> None:
-    """Clear every cluster once, in turn; `price_K` is changed in place."""
+    """Set the clearing price of every cluster once, in turn; `price_K` is changed in place."""
     rival_KN = np.full_like(value_KN, -np.inf)
     np.maximum.accumulate(value_KN[:0:-1], axis=0, out=rival_KN[-2::-1])
     earlier_N = np.full_like(value_KN[0], -np.inf)
@@ -97,7 +97,7 @@ def _sweep(similarity_KN: Floats, value_KN: Floats, price_K: Floats, capacity: i
 
 
 def _clearing_price(margin_N: Floats, capacity: int) -> float:
-    """The price between the last row that keeps its seat and the first that gives it up, never below 0."""
+    """Return the price between the last row that keeps its seat and the first that loses it, at least 0."""
     cut = len(margin_N) - capacity
     if cut <= 0:
         return 0.0
@@ -106,10 +106,10 @@ def _clearing_price(margin_N: Floats, capacity: int) -> float:
 
 
 class _Repair:
-    """Moves rows along the cheapest chains of clusters until nobody overflows and no chain gains anything.
+    """Moves rows along the cheapest chains of clusters until none is overfull and no chain gains anything.
 
-    Successive shortest paths of minimum-cost flow over the K clusters. Rows whose loss is the same up to a
-    tolerance move together: a hair, or a little more where very many are to move, as among near duplicates.
+    Successive shortest paths of minimum-cost flow over the K clusters. Rows whose losses agree within a tolerance
+    move together; the tolerance is larger where very many rows have to move, as among near duplicates.
     """
 
     def __init__(self, similarity_KN: Floats, labels_N: Integers, capacity: int) -> None:
@@ -124,7 +124,7 @@ class _Repair:
         self.tolerance = self.scale * (_COARSE if excess > _MANY_MOVES * self.num_clusters else _FINE)
 
     def run(self) -> Integers:
-        """The labels, with all clusters within capacity."""
+        """Return the labels with all clusters within capacity."""
         slack = self.tolerance * self.num_clusters
         while True:
             overfull_K = self.size_K > self.capacity
@@ -138,7 +138,7 @@ class _Repair:
             self._move(_trace(previous_K, end), overflow=bool(overfull_K.any()))
 
     def _move(self, chain: list[int], *, overflow: bool) -> None:
-        """Move as many rows as lose about the same from each cluster of the chain to the next."""
+        """Move rows with about the same loss from each cluster of the chain to the next, as many as possible."""
         source, sink = chain[0], chain[-1]
         steps = list(pairwise(chain))
         room = 1
@@ -154,16 +154,18 @@ class _Repair:
             self._price_leaving(k)
 
     def _losses(self, k: int) -> tuple[Integers, Floats]:
+        """Return the rows of cluster k and what each would lose in every cluster."""
         rows_R = np.flatnonzero(self.labels_N == k)
         similarity_KR = self.similarity_KN[:, rows_R].astype(np.float64)
         return rows_R, similarity_KR[k] - similarity_KR
 
     def _price_leaving(self, k: int) -> None:
-        """What it costs at least to move a row of cluster k to each cluster."""
+        """Update the smallest cost of moving a row of cluster k to each other cluster."""
         self.cost_KK[k] = self._losses(k)[1].min(axis=1, initial=np.inf)
         self.cost_KK[k, k] = np.inf
 
     def _cheapest_movers(self, here: int, there: int, most: int) -> Integers:
+        """Return at most `most` rows whose move has the smallest loss, up to the tolerance."""
         rows_R, loss_KR = self._losses(here)
         order = loss_KR[there].argsort(kind="stable")[:most]
         movers: Integers = rows_R[order[loss_KR[there, order] <= self.cost_KK[here, there] + self.tolerance]]
@@ -171,7 +173,7 @@ class _Repair:
 
 
 def _shortest_chains(cost_KK: Floats, sources_K: npt.NDArray[np.bool_], slack: float) -> tuple[Floats, Integers]:
-    """Bellman-Ford from all sources at once: the cost to reach each cluster and the cluster before it."""
+    """Bellman-Ford from all sources at once: return the cost to reach each cluster and its predecessor."""
     distance_K = np.where(sources_K, 0.0, np.inf)
     previous_K = np.full(len(cost_KK), -1, dtype=np.int64)
     for _ in range(len(cost_KK)):
@@ -187,7 +189,7 @@ def _shortest_chains(cost_KK: Floats, sources_K: npt.NDArray[np.bool_], slack: f
 
 
 def _trace(previous_K: Integers, end: int) -> list[int]:
-    """The chain that leads to `end`; a circle on the way, which gains by itself, is taken instead."""
+    """Return the chain that leads to `end`; a cycle on the way, which is a gain by itself, is returned instead."""
     chain = [end]
     while (before := int(previous_K[chain[-1]])) >= 0:
         if before in chain:

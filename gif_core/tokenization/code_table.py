@@ -1,7 +1,6 @@
-"""The identity-to-code table: one DuckDB file that anyone can query, and its codes as Parquet.
+"""The identity-to-code table as files: a DuckDB database for queries, and its codes as Parquet."""
 
-Shapes: N identities, L code length, P prefixes of a level.
-"""
+# Shapes: N identities, L code length, P prefixes of a level.
 
 from pathlib import Path
 
@@ -22,10 +21,10 @@ REMEDY = "make the codes again with 'gif run --from embedding' on these faces"
 
 
 def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table) -> None:
-    """Write `codes`, `nodes` and `meta`, after checking that every code is valid and unique.
+    """Write the tables `codes`, `nodes` and `meta` after checking that every code is valid and unique.
 
-    `identities` has identity_id (0 to N-1, in order), label and num_samples; row i has code i. `leaf` numbers the
-    codes in lexicographic order, from 0 to v^l - 1.
+    `identities` has identity_id (0 to N-1, in order), label and num_samples; row i has code i. The column `leaf` is
+    the packed code: its number in lexicographic order, from 0 to v^l - 1.
     """
     check_codes(codes_NL, shape)
     _check_identities(identities, len(codes_NL))
@@ -48,47 +47,47 @@ def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities
 
 
 def read_codes(path: Path) -> tuple[Codes, CodeShape]:
-    """The codes in identity order and their shape, from a `codes.duckdb` opened read-only."""
+    """Read the codes, in identity order, and their shape from a `codes.duckdb` opened read-only."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no code table at {path}")
     with duckdb.connect(path, read_only=True) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         codes: pa.Table = connection.sql("SELECT code FROM codes ORDER BY identity_id").to_arrow_table()
     if meta.get("format_version") != str(FORMAT_VERSION):
-        raise ValueError(f"{path} has format {meta.get('format_version')}, this reads {FORMAT_VERSION}")
+        raise ValueError(f"{path} has format {meta.get('format_version')}; this version reads {FORMAT_VERSION}")
     shape = CodeShape(int(meta["length"]), int(meta["vocab_size"]))
     tokens = codes["code"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
     if len(codes) != int(meta["identities"]) or len(tokens) != len(codes) * shape.length:
-        raise ValueError(f"{path} has {len(codes)} codes, {len(tokens)} tokens; its meta says {meta}")
+        raise ValueError(f"{path} has {len(codes)} codes and {len(tokens)} tokens, which contradicts its meta: {meta}")
     return tokens.reshape(len(codes), shape.length), shape
 
 
 def read_shape(path: Path) -> CodeShape:
-    """Length and range of the codes in a `codes.duckdb`."""
+    """Read the length and vocab size of the codes in a `codes.duckdb`."""
     with duckdb.connect(path, read_only=True) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     return CodeShape(int(meta["length"]), int(meta["vocab_size"]))
 
 
 def check_identities(codes: Path, identities: Path, *, more: bool = False) -> None:
-    """Refuse codes of other identities than these: row i of `codes.parquet` must be identity i of `identities.parquet`.
+    """Check that row i of `codes.parquet` is identity i of `identities.parquet`.
 
-    With `more` there may be identities after those who have codes.
+    With `more`, further identities without a code may follow.
     """
     has, wanted = (pq.read_table(path, columns=["identity_id", "label"]) for path in (codes, identities))
     wanted = wanted.slice(0, len(has)) if more else wanted
     if len(has) != len(wanted):
-        raise GifError(f"there are codes of {len(has):,} identities and faces of {len(wanted):,}: {REMEDY}")
+        raise GifError(f"there are codes for {len(has):,} identities but faces of {len(wanted):,}: {REMEDY}")
     differ = pc.or_(*(pc.not_equal(has[name], wanted[name].cast(has[name].type)) for name in has.column_names))
     if (row := pc.index(differ, True).as_py()) >= 0:
         known, given = (f"{table['identity_id'][row]} ({table['label'][row]})" for table in (has, wanted))
         raise GifError(
-            f"the codes are those of other identities: identity {known} where the faces have {given}: {REMEDY}"
+            f"the codes belong to other identities: they have identity {known} where the faces have {given}: {REMEDY}"
         )
 
 
 def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:
-    """A new database with these tables, in the order of their rows, on one thread."""
+    """Create a database with these tables; one thread keeps the rows in order."""
     path.unlink(missing_ok=True)
     with duckdb.connect(path, config={"threads": 1}) as connection:
         for name, table in tables.items():
@@ -99,9 +98,9 @@ def _write_duckdb(path: Path, tables: dict[str, pa.Table]) -> None:
 
 
 def _codes_table(codes_NL: Codes, packed_N: npt.NDArray[np.int64], identities: pa.Table) -> pa.Table:
-    """One row an identity: who it is, its code as a list, its tokens as columns c1 to cl, and the code's number.
+    """Return one row per identity: id, label, code as a list, tokens as columns c1 to cl, and the packed code.
 
-    Rows stay in the order of ids, and there is no primary key: both look-ups are then quick, and the file small.
+    Rows are sorted by id and there is no primary key, which keeps both look-ups fast and the file small.
     """
     tokens = {f"c{place + 1}": pa.array(token_N, pa.int32()) for place, token_N in enumerate(codes_NL.T)}
     columns = {
@@ -114,7 +113,7 @@ def _codes_table(codes_NL: Codes, packed_N: npt.NDArray[np.int64], identities: p
 
 
 def _nodes_table(packed_N: npt.NDArray[np.int64], shape: CodeShape) -> pa.Table:
-    """One row a node of the code tree, level 0 (the root) to l-1, from the codes' numbers; the root has no parent."""
+    """Return one row per node of the code tree, from level 0 (the root, without parent) to l-1."""
     packed_N = np.sort(packed_N)
     levels = []
     for level in range(shape.length):
@@ -137,13 +136,13 @@ def _nodes_table(packed_N: npt.NDArray[np.int64], shape: CodeShape) -> pa.Table:
 
 
 def _count_runs(sorted_N: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The distinct values of a sorted array and how often each occurs."""
+    """Return the distinct values of a sorted array and how often each occurs."""
     first_P = np.flatnonzero(np.diff(sorted_N, prepend=-1))
     return sorted_N[first_P], np.diff(first_P, append=len(sorted_N))
 
 
 def _as_lists(tokens_NL: npt.NDArray[np.integer]) -> pa.ListArray:
-    """Each row as one list of 32-bit integers."""
+    """Return each row as a list of 32-bit integers."""
     num_rows, length = tokens_NL.shape
     offsets = pa.array(np.arange(num_rows + 1) * length, pa.int32())
     return pa.ListArray.from_arrays(offsets, pa.array(tokens_NL.reshape(-1), pa.int32()))
@@ -152,7 +151,7 @@ def _as_lists(tokens_NL: npt.NDArray[np.integer]) -> pa.ListArray:
 def _check_identities(identities: pa.Table, num_codes: int) -> None:
     missing = {"identity_id", "label", "num_samples"} - set(identities.column_names)
     if missing:
-        raise ValueError(f"the table of identities lacks {', '.join(sorted(missing))}")
+        raise ValueError(f"the table of identities has no column {', '.join(sorted(missing))}")
     ids_N = identities["identity_id"].to_numpy()
     if not np.array_equal(ids_N, np.arange(num_codes)):
         raise ValueError(f"identity_id must count from 0 to {num_codes - 1} in order, one for each code")

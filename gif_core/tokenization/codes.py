@@ -1,7 +1,6 @@
-"""Identity codes: their shape (length l, vocab size v), their checks, and packing into integers.
+"""Identity codes: their shape (length l, vocab size v), checks, and packing into integers."""
 
-Shapes: N identities of the table, M identities or codes that are asked for, L code length.
-"""
+# Shapes: N identities, L code length, P prefixes of a level.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from schemas.tokenization import TokenizationConfig
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.floating]
-
 Integers = npt.NDArray[np.int64]
 
 
@@ -26,7 +24,7 @@ class CodeShape:
     vocab_size: int
 
     def capacity(self, level: int) -> int:
-        """How many identities may share their first `level` tokens: v^(l - level)."""
+        """Return how many identities may share their first `level` tokens: v^(l - level)."""
         return int(self.vocab_size ** (self.length - level))
 
 
@@ -36,19 +34,17 @@ class Prefixes:
 
     level: int
     node_N: npt.NDArray[np.int64]
-    """The prefix each identity has."""
+    """The prefix of each identity."""
     first_P: npt.NDArray[np.int64]
-    """One identity that has the prefix."""
+    """One identity with the prefix."""
     size_P: npt.NDArray[np.int64]
 
 
 def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
-    """The smallest v with v^l >= m, for the given l or the smallest l that brings v down to `max_vocab_size`.
+    """Return the smallest v with v^l >= m, for the given l or for the smallest l with v <= `max_vocab_size`.
 
-    A scalar code has l=1 and v=m.
-
-    v falls as l grows. With v <= 20 it is also at least 5, as the paper wants, whenever there are more than 20
-    identities: the next shorter code would need v > 20, and 20^(1/2) rounds up to 5.
+    A scalar code has l=1 and v=m. With `max_vocab_size` 20 and more than 20 identities, v is also at least 5, as in the
+    paper: the next shorter code would need v > 20, and 20^(1/2) rounds up to 5.
     """
     if num_identities < 1:
         raise ValueError(f"{num_identities} identities cannot have codes")
@@ -63,7 +59,7 @@ def code_shape(num_identities: int, config: TokenizationConfig) -> CodeShape:
 
 
 def draw_codes(num_identities: int, shape: CodeShape, *, seed: int) -> Codes:
-    """Atomic codes: as many different ones of all v^l, drawn at random. With l=1 the scalar label of each identity."""
+    """Draw atomic codes: distinct random codes out of all v^l. With l=1, the code is the index of the identity."""
     if not 1 <= num_identities <= shape.capacity(0):
         raise ValueError(
             f"{num_identities} identities do not fit codes of length={shape.length} vocab_size={shape.vocab_size}"
@@ -77,7 +73,7 @@ def draw_codes(num_identities: int, shape: CodeShape, *, seed: int) -> Codes:
 
 
 def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
-    """Raise `ValueError` naming the first token out of range, prefix above its capacity, or shared code."""
+    """Raise `ValueError` naming the first token outside the vocabulary, prefix above its capacity, or shared code."""
     if codes_NL.ndim != 2 or codes_NL.shape[1] != shape.length or not np.issubdtype(codes_NL.dtype, np.integer):
         raise ValueError(f"expected integer codes of {shape.length} tokens, got {codes_NL.dtype}{codes_NL.shape}")
     outside = np.argwhere((codes_NL < 0) | (codes_NL >= shape.vocab_size))
@@ -91,14 +87,16 @@ def check_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> None:
         over = np.flatnonzero(prefixes.size_P > capacity)
         if len(over):
             prefix = codes_NL[prefixes.first_P[over[0]], : prefixes.level].tolist()
-            who = np.flatnonzero(prefixes.node_N == over[0])[:2].tolist()
+            examples = np.flatnonzero(prefixes.node_N == over[0])[:2].tolist()
             kind = "code" if prefixes.level == shape.length else "prefix"
             size = prefixes.size_P[over[0]]
-            raise ValueError(f"{kind} {prefix} is shared by {size} identities, {who} among them, above {capacity}")
+            raise ValueError(
+                f"{kind} {prefix} is shared by {size} identities (such as {examples}), above its capacity {capacity}"
+            )
 
 
 def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterator[Prefixes]:
-    """The nodes of the code tree, level 0 (the root) to l (the codes themselves)."""
+    """Yield the nodes of the code tree, level 0 (the root) to l (the codes themselves)."""
     node_N = np.zeros(len(codes_NL), dtype=np.int64)
     for level in range(shape.length + 1):
         key_N = node_N * shape.vocab_size + codes_NL[:, level - 1] if level else node_N
@@ -107,7 +105,7 @@ def walk_prefixes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Iterat
 
 
 def _ceil_root(number: int, degree: int) -> int:
-    """The smallest integer v with v^degree >= number: a floating-point root, put right in integers."""
+    """Return the smallest integer v with v^degree >= number: a floating-point root, corrected in integers."""
     root: int = max(1, round(number ** (1 / degree)))
     while root**degree < number:
         root += 1
@@ -117,7 +115,7 @@ def _ceil_root(number: int, degree: int) -> int:
 
 
 def pack_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Integers:
-    """The number of each code among all v^l in lexicographic order: c1·v^(l-1) + … + cl; also of prefixes."""
+    """Return the number of each code in lexicographic order, c1·v^(l-1) + … + cl; prefixes can be packed too."""
     packed_N = np.zeros(len(codes_NL), dtype=np.int64)
     for token_N in codes_NL.T:
         packed_N *= shape.vocab_size
@@ -126,7 +124,7 @@ def pack_codes(codes_NL: npt.NDArray[np.integer], shape: CodeShape) -> Integers:
 
 
 def unpack_codes(packed_N: Integers, shape: CodeShape) -> Codes:
-    """The codes that have these numbers."""
+    """Return the codes with these numbers."""
     codes_NL = np.empty((len(packed_N), shape.length), dtype=np.int32)
     for place in reversed(range(shape.length)):
         packed_N, codes_NL[:, place] = np.divmod(packed_N, shape.vocab_size)

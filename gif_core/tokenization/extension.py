@@ -1,8 +1,7 @@
-"""Extension: free codes for new identities, near their neighbours; codes that are given never change.
+"""Extension: free codes for new identities, close to their neighbours; existing codes never change."""
 
-Shapes: N identities of the table, M new ones, W of them still waiting, D dimensions, L code length, K = v children of
-a node, P nodes of a level.
-"""
+# Shapes: N identities of the table, M new identities, B new identities of a block, W new identities without a child
+# yet, D dimensions, L code length, K tokens (v children of a node), P nodes of a level, C nodes of the level below.
 
 from dataclasses import dataclass
 
@@ -13,8 +12,8 @@ from gif_core.tokenization.codes import Codes, CodeShape, Integers, check_codes,
 from gif_core.tokenization.prefix_sums import Floats, chunks, sum_rows, unit_rows
 from schemas.tokenization import TokenizationConfig
 
-LATER = 4.0
-"""Taken from the fit to a child that nobody is in: such children come after all others."""
+EMPTY_PENALTY = 4.0
+"""Subtracted from the fit to a child without members, so that all children with members come first."""
 
 
 @dataclass(frozen=True)
@@ -22,49 +21,55 @@ class Level:
     """The nodes of one level that have members, in lexicographic order."""
 
     packed_P: Integers
+    """The prefix of each node, packed into an integer."""
     node_N: Integers
     """The node of each identity of the table."""
     size_P: Integers
     sum_PD: Floats
     """The sum of the members' vectors."""
 
+    def means(self) -> Floats:
+        """Return the mean vector of each node."""
+        mean_PD: Floats = self.sum_PD / self.size_P[:, None]
+        return mean_PD
+
     def find(self, packed: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Where these nodes are, and whether they have members at all."""
-        place = np.minimum(np.searchsorted(self.packed_P, packed), len(self.packed_P) - 1)
-        return place, self.packed_P[place] == packed
+        """Return the rows of the nodes with these packed prefixes, and whether each node has members at all."""
+        row = np.minimum(np.searchsorted(self.packed_P, packed), len(self.packed_P) - 1)
+        return row, self.packed_P[row] == packed
 
 
 def extend(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD: Floats) -> Codes:
-    """Codes of new identities: each goes down the tree to the child whose mean is nearest and has a free code.
+    """Return codes for new identities: each descends the tree to the closest child mean that has a free code.
 
-    Rows are unit vectors. Identities that want a child with too little room are seated by what the next best child
-    would cost them. A child that nobody is in is opened when the others are full, and the last token always is one:
-    it is chosen by the mean residual (member minus node) that its value has in all nodes, which is what an aligned
-    token means. The tree is walked level by level, all nodes at once; the bound below Eq. 6 holds throughout.
+    Rows are unit vectors. When more identities request a child than it has free codes, those with the worst second
+    choice go first. An empty child is used when all children with members are full, and always for the last token. It
+    is chosen by the mean residual (member - node mean) of its token over all nodes, which is what an aligned token
+    stands for. All nodes of a level are processed at once; the bound below Eq. 6 holds throughout.
     """
     _check(codes_NL, shape, vectors_ND, new_vectors_MD)
     if shape.length == 1:
         free = np.setdiff1d(np.arange(shape.vocab_size), codes_NL)
         return unpack_codes(free[: len(new_vectors_MD)], shape)
-    packed_N, packed_M = pack_codes(codes_NL, shape), np.zeros(len(new_vectors_MD), dtype=np.int64)
+    packed_N, prefix_M = pack_codes(codes_NL, shape), np.zeros(len(new_vectors_MD), dtype=np.int64)
     nodes = _sum_level(np.zeros_like(packed_N), vectors_ND)
     for level in range(shape.length):
-        # Children of the last level are single codes: nobody can join one, so their means are of no use.
+        # Children of the last level are single codes that no second identity can join: their means are not needed.
         below_ND = vectors_ND if level + 1 < shape.length else vectors_ND[:, :0]
         children = _sum_level(packed_N // shape.capacity(level + 1), below_ND)
         direction_KD = _token_directions(nodes, codes_NL[:, level], vectors_ND, shape.vocab_size)
-        fit_MK = _fit(new_vectors_MD, packed_M, nodes, children, direction_KD)
-        packed_M = _descend(fit_MK, packed_M, children, shape.capacity(level + 1))
+        fit_MK = _fit(new_vectors_MD, prefix_M, nodes, children, direction_KD)
+        prefix_M = _descend(fit_MK, prefix_M, children, shape.capacity(level + 1))
         nodes = children
-    return unpack_codes(packed_M, shape)
+    return unpack_codes(prefix_M, shape)
 
 
 def _check(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD: Floats) -> None:
     check_codes(codes_NL, shape)
     if len(vectors_ND) != len(codes_NL):
-        raise ValueError(f"there are {len(codes_NL)} codes and {len(vectors_ND)} vectors: give one for each identity")
+        raise ValueError(f"got {len(codes_NL)} codes and {len(vectors_ND)} vectors: each identity needs one of both")
     if new_vectors_MD.ndim != 2 or new_vectors_MD.shape[1] != vectors_ND.shape[1]:
-        raise ValueError(f"new vectors are of shape {new_vectors_MD.shape}, those of the table {vectors_ND.shape}")
+        raise ValueError(f"new vectors have shape {new_vectors_MD.shape}, those of the table {vectors_ND.shape}")
     for name, vectors in (("the table", vectors_ND), ("new identities", new_vectors_MD)):
         if not np.isfinite(vectors).all():
             raise ValueError(f"the vectors of {name} are not finite")
@@ -74,6 +79,7 @@ def _check(codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, new_vectors_MD
 
 
 def _explain_full(shape: CodeShape, total: int, new: int) -> str:
+    """Return an error message that names code shapes with room for all identities."""
     wider = code_shape(total, TokenizationConfig(length=shape.length))
     longer = shape.length
     while max(2, shape.vocab_size) ** longer < total:
@@ -85,74 +91,75 @@ def _explain_full(shape: CodeShape, total: int, new: int) -> str:
     )
 
 
-def _sum_level(packed_N: Integers, vectors_ND: Floats) -> Level:
-    """The nodes that these prefixes make; the root when there is one prefix."""
-    packed_P, node_N, size_P = np.unique(packed_N, return_inverse=True, return_counts=True)
+def _sum_level(prefix_N: Integers, vectors_ND: Floats) -> Level:
+    """Return the nodes of these packed prefixes with the sums of their members."""
+    packed_P, node_N, size_P = np.unique(prefix_N, return_inverse=True, return_counts=True)
     return Level(packed_P, node_N, size_P, sum_rows(vectors_ND, node_N, len(packed_P)))
 
 
 def _token_directions(nodes: Level, token_N: npt.NDArray[np.integer], vectors_ND: Floats, num_tokens: int) -> Floats:
-    """The unit mean residual (member minus mean of its node) of those who have each token at this level."""
-    count_PK = np.bincount(nodes.node_N * num_tokens + token_N, minlength=len(nodes.size_P) * num_tokens)
-    centre_PD = nodes.sum_PD / nodes.size_P[:, None]
-    expected_KD = count_PK.reshape(-1, num_tokens).T.astype(np.float32) @ centre_PD
+    """Return, for each token of this level, the unit mean residual (member - node mean) of the identities with it."""
+    flat = np.bincount(nodes.node_N * num_tokens + token_N, minlength=len(nodes.size_P) * num_tokens)
+    count_PK = flat.reshape(-1, num_tokens)
+    expected_KD = count_PK.T.astype(np.float32) @ nodes.means()
     return unit_rows(sum_rows(vectors_ND, token_N, num_tokens) - expected_KD)
 
 
-def _fit(vectors_MD: Floats, packed_M: Integers, nodes: Level, children: Level, direction_KD: Floats) -> Floats:
-    """How well new identities fit the children of their nodes.
+def _fit(vectors_MD: Floats, prefix_M: Integers, nodes: Level, children: Level, direction_KD: Floats) -> Floats:
+    """Return how well each new identity fits each child of its node.
 
-    It is the cosine to a child that has members. The others come later, by how well the residual fits the token.
+    For a child with members this is the cosine to their mean. For an empty child it is the product of the identity's
+    residual with the direction of the token, lowered by `EMPTY_PENALTY`.
     """
     num_tokens, dimension = direction_KD.shape
-    centre_PD, mean_CD = nodes.sum_PD / nodes.size_P[:, None], unit_rows(children.sum_PD)
+    mean_PD, direction_CD = nodes.means(), unit_rows(children.sum_PD)
     fit_MK: Floats = np.empty((len(vectors_MD), num_tokens), dtype=np.float32)
-    for chosen in chunks(len(vectors_MD), num_tokens * dimension):
-        place_W, inhabited_W = nodes.find(packed_M[chosen])
-        residual_WD = vectors_MD[chosen] - centre_PD[place_W] * inhabited_W[:, None]
-        fit_MK[chosen] = residual_WD @ direction_KD.T - LATER
-        if mean_CD.size:
-            place_WK, used_WK = children.find(packed_M[chosen, None] * num_tokens + np.arange(num_tokens))
-            cosine_WK = np.einsum("wd,wkd->wk", vectors_MD[chosen], mean_CD[place_WK])
-            fit_MK[chosen] = np.where(used_WK, cosine_WK, fit_MK[chosen])
+    for block in chunks(len(vectors_MD), num_tokens * dimension):
+        node_B, has_members_B = nodes.find(prefix_M[block])
+        residual_BD = vectors_MD[block] - mean_PD[node_B] * has_members_B[:, None]
+        fit_MK[block] = residual_BD @ direction_KD.T - EMPTY_PENALTY
+        if direction_CD.size:
+            child_BK, used_BK = children.find(prefix_M[block, None] * num_tokens + np.arange(num_tokens))
+            cosine_BK = np.einsum("bd,bkd->bk", vectors_MD[block], direction_CD[child_BK])
+            fit_MK[block] = np.where(used_BK, cosine_BK, fit_MK[block])
     return fit_MK
 
 
-def _descend(fit_MK: Floats, packed_M: Integers, children: Level, capacity: int) -> Integers:
-    """The child that each new identity goes to."""
+def _descend(fit_MK: Floats, prefix_M: Integers, children: Level, capacity: int) -> Integers:
+    """Return the prefixes of the new identities, extended by the token of the child that each goes to."""
     num_tokens = fit_MK.shape[1]
-    packed_P, node_M = np.unique(packed_M, return_inverse=True)
-    place_PK, used_PK = children.find(packed_P[:, None] * num_tokens + np.arange(num_tokens))
-    seats_PK = capacity - np.where(used_PK, children.size_P[place_PK], 0)
-    below_M: Integers = packed_M * num_tokens + _seat(fit_MK, node_M, seats_PK)
-    return below_M
+    packed_P, node_M = np.unique(prefix_M, return_inverse=True)
+    child_PK, used_PK = children.find(packed_P[:, None] * num_tokens + np.arange(num_tokens))
+    free_PK = capacity - np.where(used_PK, children.size_P[child_PK], 0)
+    longer_M: Integers = prefix_M * num_tokens + _choose_children(fit_MK, node_M, free_PK)
+    return longer_M
 
 
-def _seat(fit_MK: Floats, node_M: Integers, seats_PK: Integers) -> Integers:
-    """A child with a free seat for all identities.
+def _choose_children(fit_MK: Floats, node_M: Integers, free_PK: Integers) -> Integers:
+    """Assign every new identity to a child of its node that has a free code; return the tokens.
 
-    In rounds: all ask for their best open child, and where too many ask, those are seated first who would lose most
-    with their second. A round seats all identities or fills a child.
+    In each round every unassigned identity requests its best child that is not full. Where requests exceed the free
+    codes, the identities whose second choice is worst by the largest margin go first. A round assigns all identities
+    or fills at least one child.
     """
-    num_tokens = seats_PK.shape[1]
-    token_M, free_S = np.full(len(fit_MK), -1, dtype=np.int64), seats_PK.reshape(-1).copy()
-    waiting_W: Integers = np.arange(len(fit_MK))
+    num_tokens, free_PK = free_PK.shape[1], free_PK.copy()
+    token_M, waiting_W = np.full(len(fit_MK), -1, dtype=np.int64), np.arange(len(fit_MK))
     while len(waiting_W):
-        open_WK = free_S.reshape(-1, num_tokens)[node_M[waiting_W]] > 0
+        open_WK = free_PK[node_M[waiting_W]] > 0
         best_W, margin_W = _best_and_margin(np.where(open_WK, fit_MK[waiting_W], -np.inf))
-        seat_W = node_M[waiting_W] * num_tokens + best_W
-        order_W = np.lexsort((-margin_W, seat_W))
-        sorted_W = seat_W[order_W]
+        child_W = node_M[waiting_W] * num_tokens + best_W
+        order_W = np.lexsort((-margin_W, child_W))
+        sorted_W = child_W[order_W]
         rank_W = np.arange(len(order_W)) - np.searchsorted(sorted_W, sorted_W)
-        seated = order_W[rank_W < free_S[sorted_W]]
-        token_M[waiting_W[seated]] = best_W[seated]
-        free_S -= np.bincount(seat_W[seated], minlength=len(free_S))
+        accepted = order_W[rank_W < free_PK.ravel()[sorted_W]]
+        token_M[waiting_W[accepted]] = best_W[accepted]
+        free_PK -= np.bincount(child_W[accepted], minlength=free_PK.size).reshape(free_PK.shape)
         waiting_W = waiting_W[token_M[waiting_W] < 0]
     return token_M
 
 
 def _best_and_margin(fit_WK: Floats) -> tuple[Integers, Floats]:
-    """The best child of each row, and by how much it is better than the second."""
+    """Return the best child of each row and its lead over the second best."""
     best_W = fit_WK.argmax(axis=1)
     if fit_WK.shape[1] == 1:
         return best_W, np.zeros(len(fit_WK))

@@ -1,7 +1,6 @@
-"""Tokenization: code vectors to identity codes by capacity-bounded hierarchical k-means (Algorithm 1).
+"""Algorithm 1: code vectors to identity codes by capacity-bounded hierarchical k-means."""
 
-Shapes: N identities, D dimensions, L code length.
-"""
+# Shapes: N identities, of all or of one node, D dimensions, L code length, K clusters (v children of a node).
 
 import os
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True)
 class TokenizationStep:
-    """Progress of tokenization, counted in tokens; the last step has all of them and carries the codes."""
+    """Progress of tokenization, counted in tokens; the last step carries the codes."""
 
     done: int
     total: int
@@ -40,11 +39,11 @@ def tokenize(
 ) -> Iterator[TokenizationStep]:
     """Split the identities into v clusters, and each of those again, until every identity is alone.
 
-    A cluster at token j holds at most v^(l-j) identities, so no two end up with one code. A node of at most v
-    identities is not clustered: each is its own child, in identity order, and keeps that index to the end.
+    A cluster at token j holds at most v^(l-j) identities, so codes are unique. A node of at most v identities is not
+    clustered: each becomes its own child, in identity order, and keeps that index for all remaining tokens.
 
-    `vectors_ND` may be mapped from a file: a node's centroids come of at most v x `points_per_centroid` of its rows,
-    and the rest is read block by block. The nodes of a level are split side by side, each on one thread.
+    `vectors_ND` may be mapped from a file: the centroids of a node are computed from at most v x `points_per_centroid`
+    of its rows, and the others are read block by block. Nodes of a level are split in parallel, each on one thread.
     """
     _refuse_bad_vectors(vectors_ND, shape)
     total = len(vectors_ND)
@@ -68,7 +67,7 @@ def tokenize(
 
 @dataclass(frozen=True)
 class _Splitter:
-    """What all splits of a tree have in common."""
+    """The data and settings that all splits of a tree share."""
 
     vectors_ND: Vectors
     shape: CodeShape
@@ -77,7 +76,7 @@ class _Splitter:
     points_per_centroid: int
 
     def split(self, level: int, rows: Rows) -> Rows:
-        """The child of each identity of one node: centroids from a sample, then all within the bound."""
+        """Return the child of each identity of a node: centroids from a sample, then a bounded assignment of all."""
         rng = np.random.default_rng([self.seed, level, int(rows[0])])
         capacity, most = self.shape.capacity(level + 1), self.points_per_centroid * self.shape.vocab_size
         sample = rows if len(rows) <= most else rows[np.sort(rng.choice(len(rows), most, replace=False))]
@@ -115,13 +114,13 @@ def _take(vectors_ND: Vectors, rows: Rows) -> npt.NDArray[np.float32]:
 
 
 def _part(rows: Rows, token_N: Rows) -> list[Rows]:
-    """The rows of each child, in the order of the tokens; rows keep their order."""
+    """Return the rows of each child, ordered by token; within a child rows keep their order."""
     order = token_N.argsort(kind="stable")
     return [part for part in np.split(rows[order], np.bincount(token_N).cumsum()[:-1]) if len(part)]
 
 
 def _number_small_nodes(codes_NL: Codes, nodes: list[Rows], level: int, most: int) -> int:
-    """Give the identities of nodes of at most `most` their own index for all tokens left; how many tokens that was."""
+    """Use the index within its node for all remaining tokens of nodes of at most `most`; return how many tokens."""
     small = [rows for rows in nodes if len(rows) <= most]
     if not small:
         return 0

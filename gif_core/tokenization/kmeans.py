@@ -1,10 +1,10 @@
-"""Spherical k-means, plain and with a capacity for each cluster: one split of Algorithm 1.
+"""Spherical k-means, plain and with a capacity per cluster: one split of Algorithm 1.
 
-FAISS adds in another order on another number of threads, so a k-means here is always one thread's work: the same
-seed gives the same bytes on any number of cores. Many k-means side by side are what keeps the cores busy.
-
-Shapes: N rows, K clusters, D dimensions.
+The order in which FAISS adds depends on the number of threads, so each k-means runs on one thread: the same seed gives
+the same bytes on any number of cores. Cores are kept busy by running many k-means in parallel.
 """
+
+# Shapes: N rows, K clusters, D dimensions.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,9 +23,9 @@ Integers = npt.NDArray[np.int64]
 Centroids = npt.NDArray[np.float32]
 
 BOUNDED_ROUNDS = 6
-"""The last rounds of a bounded k-means, whose means are those of bounded clusters."""
+"""Final rounds of a bounded k-means, in which the assignment respects the capacity."""
 STARTS, START_ROWS, START_ITERATIONS = 6, 128, 8
-"""How many starts are tried where there are many rows, on how many rows a cluster, for how many rounds."""
+"""For many rows: number of starts that are tried, rows per cluster they are tried on, and rounds of each."""
 _MANY_ROWS = 4 * START_ROWS
 _GPU_WORK = 10**8
 _gpu_in_use = Lock()
@@ -34,14 +34,14 @@ _gpu_in_use = Lock()
 def spherical_kmeans(
     vectors_ND: Floats, num_clusters: int, *, iterations: int, seed: int, start_KD: Centroids | None = None
 ) -> Centroids:
-    """Unit centroids of cosine k-means over all unit rows, no subsample: one split of Algorithm 1.
+    """Return unit centroids of cosine k-means over all unit rows, without subsampling: one split of Algorithm 1.
 
-    It begins at rows that the seed chooses, or at the centroids given.
+    It starts at rows drawn with the seed, or at `start_KD`.
     """
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     num_rows, dimension = vectors_ND.shape
     if not 1 <= num_clusters <= num_rows:
-        raise ValueError(f"{num_rows} rows cannot make {num_clusters} clusters")
+        raise ValueError(f"{num_rows} rows cannot form {num_clusters} clusters")
     refuse_not_finite(vectors_ND, "vectors")
     if num_clusters == num_rows:
         return _unit(vectors_ND)
@@ -62,18 +62,18 @@ def spherical_kmeans(
 
 
 def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iterations: int, seed: int) -> Centroids:
-    """Unit centroids for clusters of at most `capacity` rows (the bound below Eq. 6).
+    """Return unit centroids of clusters of at most `capacity` rows (the bound below Eq. 6).
 
-    Plain k-means finds where the clusters are; the last rounds assign within the bound and take the means of that.
-    When the bound does not bind they are rounds of plain k-means. Where there are many rows, a few of them are tried
-    from several starts first: local optima differ by more than the bound costs.
+    Plain k-means locates the clusters; the final rounds assign within the bound and recompute the means. When the
+    bound is not active these are rounds of plain k-means. For many rows, several starts are tried on a sample first,
+    because local optima differ by more than the bound costs.
     """
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
     rounds = min(BOUNDED_ROUNDS, iterations - 1)
     start_KD, plain = None, iterations - rounds
     if len(vectors_ND) >= _MANY_ROWS * num_clusters:
         start_KD = _choose_start(vectors_ND, num_clusters, np.random.default_rng(seed))
-        # The sample has brought the centroids half of the way.
+        # The centroids of the sample need about half as many rounds.
         plain = -(-plain // 2)
     centroids_KD = spherical_kmeans(vectors_ND, num_clusters, iterations=plain, seed=seed, start_KD=start_KD)
     before_N = None
@@ -86,7 +86,7 @@ def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iter
 
 
 def _choose_start(vectors_ND: Floats, num_clusters: int, rng: np.random.Generator) -> Centroids:
-    """The best of several short k-means on a sample of the rows."""
+    """Return the best of several short k-means on a sample of the rows."""
     sample = np.sort(rng.choice(len(vectors_ND), START_ROWS * num_clusters, replace=False))
     sample_ND = vectors_ND[sample]
     tried = [
@@ -97,7 +97,7 @@ def _choose_start(vectors_ND: Floats, num_clusters: int, rng: np.random.Generato
 
 
 def mean_directions(vectors_ND: Floats, labels_N: Integers, fallback_KD: Centroids) -> Centroids:
-    """The direction of each cluster's mean; of a cluster that has none, its fallback."""
+    """Return the direction of each cluster's mean, or the fallback where the mean has no direction."""
     member_KN = np.zeros((len(fallback_KD), len(labels_N)), dtype=np.float32)
     member_KN[labels_N, np.arange(len(labels_N))] = 1
     sum_KD = (member_KN @ vectors_ND).astype(np.float32)
@@ -106,13 +106,13 @@ def mean_directions(vectors_ND: Floats, labels_N: Integers, fallback_KD: Centroi
 
 
 def _worth_a_gpu(work: int) -> bool:
-    """Whether FAISS was built for GPUs, has one, and the problem is large enough to be copied there."""
+    """Whether FAISS can use a GPU and the problem is large enough to be worth the copy."""
     return work >= _GPU_WORK and faiss.get_num_gpus() > 0
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """FAISS works on the calling thread alone."""
+    """Restrict FAISS to the calling thread."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

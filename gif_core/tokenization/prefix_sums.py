@@ -1,4 +1,4 @@
-"""Sums and means of code vectors by the prefix of their code, or by any label, over vectors that may be mapped."""
+"""Sums and means of vectors by code prefix or by any label; the vectors may be memory-mapped."""
 
 # Shapes: N identities, D dimensions, L code length, P prefixes of a level, K labels, B rows of a block.
 
@@ -14,7 +14,7 @@ from gif_core.tokenization.codes import Codes, CodeShape, Rows, Vectors, walk_pr
 
 Floats = npt.NDArray[np.floating]
 CHUNK_NUMBERS: Final = 2**24
-"""Numbers that are copied at a time."""
+"""Numbers that are copied at once."""
 
 _BLOCK: Final = 8192
 
@@ -27,19 +27,19 @@ class PrefixLevel:
     """The summed vectors of each prefix's identities."""
     size_P: Rows
     first_P: Rows
-    """One identity that has the prefix."""
+    """One identity with the prefix."""
     parent_P: Rows
-    """The prefix one token shorter, as a row of the level above; the root's is 0."""
+    """The prefix without its last token, as a row of the level above; 0 for the root."""
     node_N: Rows
-    """The prefix each identity has."""
+    """The prefix of each identity."""
 
     def means(self) -> npt.NDArray[np.float32]:
-        """The mean vector of each prefix."""
+        """Return the mean vector of each prefix."""
         return np.asarray(self.sum_PD / self.size_P[:, None], dtype=np.float32)
 
 
 def sum_by_prefix(vectors_ND: Vectors, codes_NL: Codes, shape: CodeShape) -> list[PrefixLevel]:
-    """Levels 0 (the root) to l-1 (the leaves, whose identities differ in the last token alone)."""
+    """Return levels 0 (the root) to l-1 (whose identities differ only in the last token)."""
     walked = list(walk_prefixes(codes_NL, shape))[: shape.length]
     sum_PD = _sum_leaves(vectors_ND, walked[-1].node_N, len(walked[-1].size_P))
     levels: list[PrefixLevel] = []
@@ -51,12 +51,12 @@ def sum_by_prefix(vectors_ND: Vectors, codes_NL: Codes, shape: CodeShape) -> lis
 
 
 def mean_cosines(levels: list[PrefixLevel]) -> list[float]:
-    """For each level, an identity's mean cosine to the mean direction of its prefix: what k-means maximises."""
+    """Return, for each level, the mean cosine of identities to the mean of their prefix, which k-means maximises."""
     return [float(np.linalg.norm(level.sum_PD, axis=1).sum(dtype=np.float64) / level.size_P.sum()) for level in levels]
 
 
 def in_blocks(vectors_ND: Vectors, rows_N: Rows) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-    """Copies of the rows, in their order, a few thousand at a time."""
+    """Yield copies of the rows, in the given order, a few thousand at a time."""
     for start in range(0, len(rows_N), _BLOCK):
         block = slice(start, start + _BLOCK)
         yield block, np.asarray(vectors_ND[rows_N[block]], dtype=np.float32)
@@ -72,7 +72,7 @@ def _sum_leaves(vectors_ND: Vectors, leaf_N: Rows, num_leaves: int) -> npt.NDArr
 
 
 def sum_rows(vectors_ND: Floats, key_N: npt.NDArray[np.integer], num_keys: int) -> Floats:
-    """The sum of the rows that have each key, in one pass over the rows as they lie."""
+    """Return the sum of the rows with each key, in one sequential pass over the rows."""
     num_rows = len(vectors_ND)
     ones_N = np.ones(num_rows, dtype=np.float32)
     member_KN = csc_array((ones_N, key_N, np.arange(num_rows + 1)), shape=(num_keys, num_rows))
@@ -81,13 +81,13 @@ def sum_rows(vectors_ND: Floats, key_N: npt.NDArray[np.integer], num_keys: int) 
 
 
 def chunks(num_rows: int, numbers_per_row: int) -> list[slice]:
-    """Slices that cover all rows, each of about `CHUNK_NUMBERS` numbers."""
+    """Return slices that cover all rows, each of about `CHUNK_NUMBERS` numbers."""
     step = max(1, CHUNK_NUMBERS // numbers_per_row)
     return [slice(start, start + step) for start in range(0, num_rows, step)]
 
 
 def unit_rows(vectors_ND: Floats) -> Floats:
-    """The directions of the rows; a row of zeros stays one."""
+    """Normalise the rows; a row of zeros stays zero."""
     norm_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     unit_ND: Floats = vectors_ND / np.maximum(norm_N1, np.finfo(np.float32).tiny)
     return unit_ND

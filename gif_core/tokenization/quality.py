@@ -1,7 +1,7 @@
-"""How good a code table is: how full it is, what the capacity bound costs, and how much structure codes keep.
+"""Metrics of a code table: occupancy, what the capacity bound costs, and how much neighbourhood structure is kept."""
 
-Shapes: N identities, Q sampled identities, K neighbours, D dimensions, L code length, P nodes of a level.
-"""
+# Shapes: N identities, Q sampled identities, J = K + 1 search results, K neighbours or clusters, D dimensions, L code
+# length, P nodes of a level, R identities of one node.
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -20,13 +20,13 @@ Integers = npt.NDArray[np.int64]
 QUALITY_FILE = "quality.parquet"
 NEIGHBOURS = 10
 SAMPLED_ROWS = 1000
-"""Identities whose neighbours are looked for, among all identities."""
+"""Identities whose neighbours are searched, among all identities."""
 SAMPLED_NODES = 4
-"""Nodes of a level that are clustered again without the bound."""
+"""Nodes per level that are clustered again without the bound."""
 MOST_MEMBERS = 200_000
-"""Larger nodes are not clustered again: a sample of them would fit k-means closer than their members can be fitted."""
+"""Larger nodes are not clustered again: k-means on a sample of their members would overstate the objective."""
 MORE_ROUNDS = 5
-"""Rounds of k-means from the clusters there are."""
+"""Rounds of k-means that continue from the existing clusters."""
 _ROWS, _NODES = range(2)
 SCHEMA = pa.schema(
     [
@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
         ("bounded", pa.float64()),
         ("unbounded", pa.float64()),
         ("neighbours_together", pa.float64()),
-        ("by_chance", pa.float64()),
+        ("random_together", pa.float64()),
     ]
 )
 
@@ -53,24 +53,24 @@ class LevelQuality:
     largest: int
     capacity: int
     occupancy: float
-    """Identities by seats, over the nodes that anybody is in."""
+    """Identities per seat, over the nodes that have members."""
     objective: float
     """Mean cosine of an identity to the mean direction of its node."""
     bounded: float | None
     """The same, over nodes whose parent was sampled."""
     unbounded: float | None
-    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the bound's cost. Both are
-    null when no parent of a fitting size was split."""
+    """What k-means reaches in those parents without the bound; `bounded` / `unbounded` is the cost of the bound. Both
+    are null when no parent of a suitable size was split."""
     neighbours_together: float | None
     """Share of the ten nearest neighbours, over sampled identities, that are in the same node."""
-    by_chance: float | None
-    """That share if the same codes had been dealt out at random, as atomic codes are."""
+    random_together: float | None
+    """The same share if the same codes were assigned at random, as atomic codes are."""
 
 
 def code_quality(
     codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, *, iterations: int = 20, seed: int = 0
 ) -> pa.Table:
-    """A row for each level from 1 to l-1, with the fields of `LevelQuality`. Rows are unit vectors."""
+    """Return a row with the fields of `LevelQuality` for each level from 1 to l-1. Vectors are unit rows."""
     rows_Q = _sample(len(codes_NL), SAMPLED_ROWS, [seed, _ROWS])
     nearest_QK = nearest_neighbours(vectors_ND, rows_Q)
     levels: list[LevelQuality] = []
@@ -89,26 +89,26 @@ def code_quality(
             bounded=bounded,
             unbounded=unbounded,
             neighbours_together=float(together_QK.mean()) if together_QK.size else None,
-            by_chance=chance_together(nodes.size_P),
+            random_together=random_together(nodes.size_P),
         )
         levels.append(quality)
     return pa.Table.from_pylist([asdict(level) for level in levels], schema=SCHEMA)
 
 
 def nearest_neighbours(vectors_ND: Floats, rows_Q: Integers, neighbours: int = NEIGHBOURS) -> Integers:
-    """The nearest other identities of some, by cosine, exact, among all identities."""
+    """Return the nearest other identities of some identities by cosine; the search is exact."""
     neighbours = min(neighbours, len(vectors_ND) - 1)
     vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
-    _, found_QX = faiss.knn(vectors_ND[rows_Q], vectors_ND, neighbours + 1, metric=faiss.METRIC_INNER_PRODUCT)
-    own_QX = found_QX == rows_Q[:, None]
-    # Somebody with many doubles may not be among the nearest to themselves.
-    own_QX[~own_QX.any(axis=1), -1] = True
-    nearest_QK: Integers = found_QX[~own_QX].reshape(len(rows_Q), neighbours)
+    _, found_QJ = faiss.knn(vectors_ND[rows_Q], vectors_ND, neighbours + 1, metric=faiss.METRIC_INNER_PRODUCT)
+    own_QJ = found_QJ == rows_Q[:, None]
+    # An identity with many duplicates may not be among its own nearest.
+    own_QJ[~own_QJ.any(axis=1), -1] = True
+    nearest_QK: Integers = found_QJ[~own_QJ].reshape(len(rows_Q), neighbours)
     return nearest_QK
 
 
-def chance_together(size_P: npt.NDArray[np.integer]) -> float | None:
-    """The share of all pairs of identities that are in one node: exact, from the sizes alone."""
+def random_together(size_P: npt.NDArray[np.integer]) -> float | None:
+    """Return the share of all pairs of identities that are in one node, computed from the sizes."""
     total = int(size_P.sum())
     if total < 2:
         return None
@@ -118,39 +118,39 @@ def chance_together(size_P: npt.NDArray[np.integer]) -> float | None:
 def _cost_of_bound(
     vectors_ND: Floats, parents: Prefixes, nodes: Prefixes, num_tokens: int, iterations: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """The objective of sampled parents' children as they are, and that of k-means without the bound (Algorithm 1)."""
+    """Return the objective of the children of sampled parents, and that of k-means without the bound (Algorithm 1)."""
     split = np.flatnonzero((parents.size_P > num_tokens) & (parents.size_P <= MOST_MEMBERS))
     bounded, unbounded, members = 0.0, 0.0, 0
     for node in split[_sample(len(split), SAMPLED_NODES, [seed, _NODES, parents.level])]:
         rows = np.flatnonzero(parents.node_N == node)
-        some_XD = vectors_ND if len(rows) == len(vectors_ND) else vectors_ND[rows]
-        children, child_X = np.unique(nodes.node_N[rows], return_inverse=True)
-        bounded += _objective(some_XD, child_X, len(children))
-        unbounded += _unbounded(some_XD, child_X, num_tokens, iterations, seed)
+        vectors_RD = vectors_ND if len(rows) == len(vectors_ND) else vectors_ND[rows]
+        children, child_R = np.unique(nodes.node_N[rows], return_inverse=True)
+        bounded += _objective(vectors_RD, child_R, len(children))
+        unbounded += _unbounded(vectors_RD, child_R, num_tokens, iterations, seed)
         members += len(rows)
     return (bounded / members, unbounded / members) if members else (None, None)
 
 
-def _unbounded(vectors_XD: Floats, child_X: Integers, num_tokens: int, iterations: int, seed: int) -> float:
-    """The best objective of k-means from a fresh start and of k-means that goes on from the children there are."""
-    fresh_KD: Floats = spherical_kmeans(vectors_XD, num_tokens, iterations=iterations, seed=seed)
-    fresh = _objective(vectors_XD, (vectors_XD @ fresh_KD.T).argmax(axis=1), num_tokens)
+def _unbounded(vectors_RD: Floats, child_R: Integers, num_tokens: int, iterations: int, seed: int) -> float:
+    """Return the better objective of k-means from scratch and of k-means that continues from the given children."""
+    fresh_KD: Floats = spherical_kmeans(vectors_RD, num_tokens, iterations=iterations, seed=seed)
+    fresh = _objective(vectors_RD, (vectors_RD @ fresh_KD.T).argmax(axis=1), num_tokens)
     for _ in range(MORE_ROUNDS):
-        means_KD = unit_rows(sum_rows(vectors_XD, child_X, num_tokens))
-        moved_X = (vectors_XD @ means_KD.T).argmax(axis=1)
-        if np.array_equal(moved_X, child_X):
+        means_KD = unit_rows(sum_rows(vectors_RD, child_R, num_tokens))
+        moved_R = (vectors_RD @ means_KD.T).argmax(axis=1)
+        if np.array_equal(moved_R, child_R):
             break
-        child_X = moved_X
-    return max(fresh, _objective(vectors_XD, child_X, num_tokens))
+        child_R = moved_R
+    return max(fresh, _objective(vectors_RD, child_R, num_tokens))
 
 
 def _objective(vectors_ND: Floats, node_N: npt.NDArray[np.integer], num_nodes: int) -> float:
-    """The summed cosine of identities to the mean direction of their node, which is the length of the node's sum."""
+    """Return the summed cosine of identities to the mean of their node: the norms of the node sums."""
     return float(np.linalg.norm(sum_rows(vectors_ND, node_N, num_nodes), axis=1).sum())
 
 
 def _sample(total: int, most: int, seeds: list[int]) -> Integers:
-    """Some of `total` things, in order."""
+    """Return at most `most` random indices below `total`, sorted."""
     if total <= most:
         return np.arange(total)
     return np.sort(np.random.default_rng(seeds).choice(total, most, replace=False))

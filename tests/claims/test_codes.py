@@ -41,7 +41,7 @@ def test_neighbours_share_prefixes_of_structured_codes_far_more_often_than_of_at
     by_chance = [1 / 7, 1 / 49, 1 / 343]
     assert atomic["neighbours_together"].to_pylist() == pytest.approx(by_chance, rel=0.3)
     for level, factor in enumerate((4, 15, 40)):
-        assert structured[level] > factor * atomic["by_chance"][level].as_py()
+        assert structured[level] > factor * atomic["random_together"][level].as_py()
 
 
 def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tuple[float, float]]:

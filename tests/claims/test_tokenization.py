@@ -77,7 +77,7 @@ def test_the_bound_costs_less_than_half_a_percent_of_the_objective() -> None:
 def test_aligned_tokens_explain_clearly_more_than_an_arbitrary_order() -> None:
     levels = sum_by_prefix(identities(), structured(), SHAPE)
     for step in list(align_tokens(identities(), structured(), levels, SHAPE, seed=0))[1:]:
-        assert step.explained > 1.5 * step.explained_by_chance
+        assert step.explained > 1.5 * step.explained_random
 
 
 def test_neighbours_share_prefixes_far_more_often_than_with_atomic_codes() -> None:

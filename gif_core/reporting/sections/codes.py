@@ -65,7 +65,7 @@ def _show_quality(tokenization: Artifact) -> Shown | None:
     compared = [row for row in levels if row["neighbours_together"] is not None]
     if not compared:
         return None
-    columns = ([row[name] for row in compared] for name in ("level", "neighbours_together", "by_chance"))
+    columns = ([row[name] for row in compared] for name in ("level", "neighbours_together", "random_together"))
     return {"levels": levels, "together": plots.draw_together(*columns)}
 
 

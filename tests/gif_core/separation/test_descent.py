@@ -130,7 +130,7 @@ def test_a_narrow_cone_is_made_uniform_within_40_epochs(count: int, dimension: i
     assert steps[-2].gap > 0.01
 
 
-def test_the_first_epoch_brings_the_gap_to_where_the_descent_is_to_start() -> None:
+def test_the_first_epoch_brings_the_gap_to_start_gap() -> None:
     for start_gap in (0.02, 0.06):
         config = SeparationConfig(start_gap=start_gap, epochs=1, target_gap=None)
         _, steps = separated(cone(800, 64), config, seed=0)
@@ -186,7 +186,7 @@ def test_same_seed_same_vectors_and_another_seed_others() -> None:
     assert not torch.equal(first, other)
 
 
-def test_the_input_is_left_alone_and_the_result_lies_on_the_sphere() -> None:
+def test_the_input_is_unchanged_and_the_result_lies_on_the_sphere() -> None:
     vectors = 3 * cone(60, 8)
     copy = vectors.clone()
     after, steps = separated(vectors, SeparationConfig(batch_size=16, epochs=2, target_gap=None), seed=0)
@@ -195,7 +195,7 @@ def test_the_input_is_left_alone_and_the_result_lies_on_the_sphere() -> None:
     torch.testing.assert_close(after.norm(dim=1), torch.ones(60))
 
 
-def test_relations_are_measured_in_the_first_epochs_at_powers_of_two_and_at_the_end(
+def test_neighbourhoods_are_measured_in_the_first_epochs_at_powers_of_two_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(separation, "ALL_MEASURED", 3)
@@ -214,7 +214,7 @@ def test_loss_of_a_sample_is_near_the_exact_one(monkeypatch: pytest.MonkeyPatch)
     assert first.loss != mean_potential(vectors, 2.0)
 
 
-def test_rotation_keeps_all_neighbours_and_chance_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotation_keeps_all_neighbours_and_random_vectors_keep_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbourhoods, "SEARCH_CHUNK", 64)
     vectors = sphere(500, 16, dtype=torch.float64)
     rotation, _ = torch.linalg.qr(sphere(16, 16, seed=2, dtype=torch.float64))
@@ -261,7 +261,7 @@ def test_one_vector_has_nothing_to_separate() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, PLAIN])
-def test_two_vectors_part(given: dict[str, object]) -> None:
+def test_two_vectors_move_to_opposite_sides(given: dict[str, object]) -> None:
     config = SeparationConfig.model_validate(given | {"epochs": 200, "target_gap": None})
     after, _ = separated(cone(2, 4), config, seed=0)
     assert separation_scores(after).min == pytest.approx(2, abs=1e-3)
@@ -277,7 +277,7 @@ def test_equal_vectors_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 30.0, 200.0])
-def test_other_temperatures_neither_overflow_nor_stand_still(temperature: float) -> None:
+def test_other_temperatures_neither_overflow_nor_stall(temperature: float) -> None:
     config = SeparationConfig.model_validate(PLAIN | {"temperature": temperature, "epochs": 3, "target_gap": None})
     after, steps = separated(cone(60, 8), config, seed=0)
     assert after.isfinite().all()
@@ -301,5 +301,5 @@ def test_vector_without_direction_is_refused_by_its_number(value: float) -> None
 def test_no_vectors_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one row"):
         separated(torch.zeros(0, 4), SeparationConfig(), seed=0)
-    with pytest.raises(ValueError, match="no pair"):
+    with pytest.raises(ValueError, match="at least 2 vectors"):
         separation_scores(torch.ones(1, 4))

@@ -1,4 +1,4 @@
-"""New identities among code vectors that stay: where they begin, and how they part from all identities."""
+"""New identities among fixed code vectors: where they start, and how they move apart from all others."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def known() -> NDArray[np.float32]:
     return moved.numpy()
 
 
-def test_a_map_that_there_is_is_found() -> None:
+def test_an_existing_linear_map_is_recovered() -> None:
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
     vectors = cone(KNOWN)
@@ -56,12 +56,12 @@ def test_a_map_that_there_is_is_found() -> None:
     assert cosine.min() > 0.98
 
 
-def test_as_many_code_vectors_as_vectors_are_needed() -> None:
-    with pytest.raises(ValueError, match="400 vectors do not fit 10 code vectors"):
+def test_vectors_and_code_vectors_of_different_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 400 vectors but 10 code vectors"):
         fit_map(cone(KNOWN), cone(10))
 
 
-def test_those_who_were_there_stay_and_new_identities_part_from_all_identities(known: NDArray[np.float32]) -> None:
+def test_known_identities_stay_and_new_ones_move_apart_from_all(known: NDArray[np.float32]) -> None:
     vectors = np.concatenate([cone(KNOWN), cone(NEW, seed=1)])
     start, after = added(known, vectors)
     assert torch.equal(after[:KNOWN], start[:KNOWN])
@@ -73,7 +73,7 @@ def test_those_who_were_there_stay_and_new_identities_part_from_all_identities(k
     torch.testing.assert_close(after.norm(dim=1), torch.ones(KNOWN + NEW))
 
 
-def test_new_identities_lie_near_their_neighbours_nearly_as_if_all_identities_had_moved(
+def test_new_identities_keep_nearly_as_many_neighbours_as_if_all_had_moved(
     known: NDArray[np.float32],
 ) -> None:
     vectors = np.concatenate([cone(KNOWN), cone(NEW, seed=1)])
@@ -83,7 +83,7 @@ def test_new_identities_lie_near_their_neighbours_nearly_as_if_all_identities_ha
     assert kept[0] > 0.9 * kept[1]
 
 
-def test_nobody_new_changes_nothing(known: NDArray[np.float32]) -> None:
+def test_without_new_identities_nothing_changes(known: NDArray[np.float32]) -> None:
     rows = Rows(torch.from_numpy(known).clone())
     (only,) = separate(rows, CONFIG, seed=0, fixed=KNOWN)
     assert only.epoch == 0

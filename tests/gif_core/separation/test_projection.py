@@ -32,7 +32,7 @@ def test_no_other_subspace_of_that_many_dimensions_keeps_more_of_the_vectors() -
     assert all(np.square(vectors @ other).sum() < kept for other in others)
 
 
-def test_a_vector_with_nothing_in_the_subspace_is_refused() -> None:
+def test_a_vector_without_component_in_the_subspace_is_refused() -> None:
     vectors = np.eye(3, dtype=np.float32)[[0, 0, 0, 1, 1, 2]]
-    with pytest.raises(GifError, match=r"1 identity vectors have nothing in the 2 leading dimensions: raise"):
+    with pytest.raises(GifError, match=r"1 identity vectors have no component in the 2 leading dimensions: raise"):
         project(vectors, leading_directions([vectors], 2))

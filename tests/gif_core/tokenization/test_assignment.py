@@ -66,7 +66,7 @@ def test_repair_is_right_from_any_prices(wrong: float, monkeypatch: pytest.Monke
     assert total(similarity, labels) == pytest.approx(optimum(similarity, 22), rel=1e-6)
 
 
-def test_without_need_all_identities_gets_the_best_cluster() -> None:
+def test_without_overflow_every_row_gets_its_best_cluster() -> None:
     similarity = np.random.default_rng(0).normal(size=(50, 4))
     assert np.array_equal(assign_bounded(similarity, capacity=50), similarity.argmax(axis=1))
 
@@ -102,7 +102,7 @@ def test_not_finite_similarities_are_refused_by_their_row() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-6, 1e-3])
-def test_many_near_duplicates_move_together_and_cost_hardly_anything(spread: float) -> None:
+def test_near_duplicates_move_together_at_little_cost(spread: float) -> None:
     rng = np.random.default_rng(0)
     kinds, rows = rng.normal(size=(7, 12)), np.arange(1500) % 7
     similarity = kinds[rows] + spread * rng.normal(size=(1500, 12))
@@ -111,7 +111,7 @@ def test_many_near_duplicates_move_together_and_cost_hardly_anything(spread: flo
     assert total(similarity, labels) > optimum(similarity, 128) * (1 - 1e-4)
 
 
-def test_a_circle_of_moves_that_gains_is_taken_instead_of_the_chain() -> None:
+def test_a_gainful_cycle_of_moves_is_taken_instead_of_the_chain() -> None:
     previous = np.array([-1, 3, 1, 2])
     assert bounded_assignment._trace(previous, 0) == [0]
     assert bounded_assignment._trace(np.array([-1, 0, 1, 2]), 3) == [0, 1, 2, 3]

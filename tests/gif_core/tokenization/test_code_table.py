@@ -35,7 +35,7 @@ def query(folder: Path, text: str) -> list[tuple[object, ...]]:
         return connection.execute(text).fetchall()
 
 
-def test_codes_have_one_row_an_identity_in_order(written: Path) -> None:
+def test_codes_have_one_row_per_identity_in_order(written: Path) -> None:
     rows = query(written, "SELECT * FROM codes")
     leaves = [0, 54, 1, 8, 52]
     assert rows == [
@@ -43,7 +43,7 @@ def test_codes_have_one_row_an_identity_in_order(written: Path) -> None:
     ]
 
 
-def test_columns_have_the_promised_types(written: Path) -> None:
+def test_columns_have_the_documented_types(written: Path) -> None:
     columns = query(written, "SELECT table_name, column_name, data_type FROM information_schema.columns ORDER BY ALL")
     assert {(table, name): kind for table, name, kind in columns} == {
         ("codes", "identity_id"): "BIGINT",
@@ -75,7 +75,7 @@ def test_nodes_are_every_prefix_with_its_size_capacity_and_parent(written: Path)
     ]
 
 
-def test_meta_tells_the_shape(written: Path) -> None:
+def test_meta_holds_the_shape(written: Path) -> None:
     assert dict(query(written, "SELECT key, value FROM meta")) == {
         "format_version": "1",
         "length": "3",
@@ -144,7 +144,7 @@ def test_bad_codes_are_not_written(tmp_path: Path) -> None:
     [
         (identities(4), "from 0 to 4"),
         (identities().take([1, 0, 2, 3, 4]), "in order"),
-        (identities().drop_columns(["label"]), "lacks label"),
+        (identities().drop_columns(["label"]), "no column label"),
     ],
 )
 def test_identities_that_do_not_match_the_codes_are_refused(table: pa.Table, message: str, tmp_path: Path) -> None:

@@ -35,28 +35,28 @@ def test_identity_to_code_and_back_is_the_identity(length: int, tokens: int, see
     assert np.array_equal(index.codes_of(owner[owner >= 0]), every_code[owner >= 0])
 
 
-def test_codes_near_63_bits_are_told_apart() -> None:
+def test_codes_near_63_bits_stay_distinct() -> None:
     shape = CodeShape(15, 18)
     codes = np.random.default_rng(0).integers(0, 18, (1000, 15)).astype(np.int32)
     assert np.array_equal(unpack_codes(pack_codes(codes, shape), shape), codes)
     assert np.array_equal(CodeIndex(codes, shape).identities_of(codes), np.arange(1000))
 
 
-def test_codes_that_nobody_has_belong_to_minus_one() -> None:
+def test_codes_of_no_identity_give_unknown() -> None:
     asked = np.array([[3, 1, 2], [1, 1, 1], [3, 3, 2], [0, 0, 0]])
     assert CodeIndex(CODES, SHAPE).identities_of(asked).tolist() == [1, -1, -1, 0]
 
 
 @pytest.mark.parametrize("alias", [[0, 1, -4], [0, 0, 4], [-1, 4, 0], [3, 0, 6]])
-def test_tokens_out_of_range_are_never_taken_for_another_code(alias: list[int]) -> None:
+def test_tokens_outside_the_vocabulary_match_no_code(alias: list[int]) -> None:
     assert pack_codes(np.array([alias]), SHAPE)[0] in pack_codes(unpack_codes(np.arange(64), SHAPE), SHAPE)
     full = CodeIndex(unpack_codes(np.arange(64), SHAPE), SHAPE)
     assert full.identities_of(np.array([alias])).tolist() == [-1]
 
 
-def test_wrong_questions_are_told() -> None:
+def test_invalid_look_ups_are_refused() -> None:
     index = CodeIndex(CODES, SHAPE)
-    with pytest.raises(ValueError, match="no identity 5: they go from 0 to 4"):
+    with pytest.raises(ValueError, match="no identity 5: identities are 0 to 4"):
         index.codes_of(np.array([0, 5]))
     with pytest.raises(ValueError, match="no identity -1"):
         index.codes_of(np.array([-1]))

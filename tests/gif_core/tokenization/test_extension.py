@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gif_core.tokenization import Codes, CodeShape, check_codes, extend, unpack_codes
-from gif_core.tokenization.extension import _seat
+from gif_core.tokenization.extension import _choose_children
 
 Vectors = NDArray[np.float32]
 
@@ -71,7 +71,7 @@ def clear_tree(shape: CodeShape, members: int) -> tuple[Codes, Vectors]:
     return codes.astype(np.int32), unit(np.repeat(centre, members, 0) + noise)
 
 
-def test_a_new_identity_goes_to_the_leaf_of_its_double_when_there_is_room() -> None:
+def test_a_new_identity_joins_the_leaf_of_its_duplicate_when_there_is_room() -> None:
     shape = CodeShape(3, 5)
     codes, vectors = clear_tree(shape, 3)
     doubles = np.random.default_rng(2).permutation(25) * 3
@@ -87,7 +87,7 @@ def test_a_full_leaf_overflows_to_the_rest_of_its_parent() -> None:
     assert (new[:, 1] == 0).sum() == 2, "the two free codes of the nearest leaf are taken first"
 
 
-def test_a_free_token_is_chosen_by_what_it_means_elsewhere() -> None:
+def test_a_free_token_is_chosen_by_its_direction_in_other_nodes() -> None:
     shape, rng = CodeShape(2, 4), np.random.default_rng(3)
     parents, tokens = rng.normal(size=(4, 64)), rng.normal(size=(4, 64))
     all_rows = unpack_codes(np.arange(16), shape)
@@ -97,12 +97,12 @@ def test_a_free_token_is_chosen_by_what_it_means_elsewhere() -> None:
     assert np.array_equal(extend(all_rows[there], shape, vectors[there], vectors[absent]), all_rows[absent])
 
 
-def test_those_who_lose_most_are_seated_first() -> None:
+def test_identities_with_the_worst_second_choice_go_first() -> None:
     fit = np.array([[0.9, 0.8], [0.8, 0.0], [0.85, 0.8]], dtype=np.float32)
-    assert _seat(fit, np.zeros(3, np.int64), np.array([[1, 2]])).tolist() == [1, 0, 1]
+    assert _choose_children(fit, np.zeros(3, np.int64), np.array([[1, 2]])).tolist() == [1, 0, 1]
 
 
-def test_a_full_tree_says_so_and_what_would_hold_all_identities() -> None:
+def test_the_error_of_a_full_tree_names_shapes_that_hold_all_identities() -> None:
     shape, vectors = CodeShape(3, 4), unit(np.random.default_rng(0).normal(size=(130, 8)))
     with pytest.raises(
         ValueError, match=r"full: length=3 and vocab_size=4 leave 4 free codes and 70 are needed"

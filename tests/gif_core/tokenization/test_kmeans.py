@@ -80,7 +80,7 @@ def test_as_many_clusters_as_rows_are_the_rows() -> None:
 
 @pytest.mark.parametrize("num_clusters", [0, 7])
 def test_impossible_numbers_of_clusters_are_refused(num_clusters: int) -> None:
-    with pytest.raises(ValueError, match="6 rows cannot make"):
+    with pytest.raises(ValueError, match="6 rows cannot form"):
         spherical_kmeans(groups(6, 4, 2), num_clusters, iterations=5, seed=0)
 
 

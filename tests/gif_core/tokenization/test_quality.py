@@ -4,7 +4,7 @@ from numpy.typing import NDArray
 
 from gif_core.tokenization import Codes, CodeShape, code_quality, tokenize, unpack_codes
 from gif_core.tokenization.prefix_sums import sum_rows
-from gif_core.tokenization.quality import SCHEMA, chance_together, nearest_neighbours
+from gif_core.tokenization.quality import SCHEMA, nearest_neighbours, random_together
 
 Vectors = NDArray[np.float32]
 SHAPE = CodeShape(3, 6)
@@ -40,7 +40,7 @@ def test_the_metrics_of_a_level_are_what_a_plain_count_gives(codes: Codes, vecto
         nearest = np.argsort(-cosine, axis=1)[:, :10]
         assert row["neighbours_together"] == pytest.approx((node[nearest] == node[:, None]).mean())
         same = node[:, None] == node
-        assert row["by_chance"] == pytest.approx((same.sum() - 180) / (180 * 179))
+        assert row["random_together"] == pytest.approx((same.sum() - 180) / (180 * 179))
 
 
 def test_the_root_is_compared_with_k_means_without_the_bound(codes: Codes, vectors: Vectors) -> None:
@@ -50,27 +50,29 @@ def test_the_root_is_compared_with_k_means_without_the_bound(codes: Codes, vecto
         assert 0.9 < row["bounded"] / row["unbounded"] <= 1
 
 
-def test_random_codes_have_neighbours_together_as_by_chance_and_cost_much(vectors: Vectors) -> None:
+def test_random_codes_keep_no_neighbours_together_and_cost_much(vectors: Vectors) -> None:
     atomic = unpack_codes(np.random.default_rng(0).permutation(6**3)[:180], SHAPE)
     first, _ = code_quality(atomic, SHAPE, vectors).to_pylist()
-    assert first["neighbours_together"] == pytest.approx(first["by_chance"], abs=0.03)
+    assert first["neighbours_together"] == pytest.approx(first["random_together"], abs=0.03)
     assert first["bounded"] / first["unbounded"] < 0.8
 
 
-def test_chance_is_exact() -> None:
-    assert chance_together(np.array([2, 1, 1])) == pytest.approx(1 / 6)
-    assert chance_together(np.array([4])) == 1
-    assert chance_together(np.array([1])) is None
+def test_random_together_is_exact() -> None:
+    assert random_together(np.array([2, 1, 1])) == pytest.approx(1 / 6)
+    assert random_together(np.array([4])) == 1
+    assert random_together(np.array([1])) is None
 
 
 def test_codes_of_one_token_have_no_levels_and_one_identity_no_neighbours() -> None:
     one = code_quality(np.zeros((1, 1), np.int32), CodeShape(1, 1), np.ones((1, 4), np.float32))
     assert (one.num_rows, one.schema) == (0, SCHEMA)
     alone = code_quality(np.zeros((1, 2), np.int32), CodeShape(2, 1), np.ones((1, 4), np.float32)).to_pylist()
-    assert [(row["neighbours_together"], row["by_chance"], row["unbounded"]) for row in alone] == [(None, None, None)]
+    assert [(row["neighbours_together"], row["random_together"], row["unbounded"]) for row in alone] == [
+        (None, None, None)
+    ]
 
 
-def test_nobody_is_their_own_neighbour_even_among_doubles(vectors: Vectors) -> None:
+def test_an_identity_is_never_its_own_neighbour_even_among_duplicates(vectors: Vectors) -> None:
     rows = np.arange(0, 180, 7)
     doubles = np.repeat(vectors[:1], 180, axis=0)
     for some in (vectors, doubles):

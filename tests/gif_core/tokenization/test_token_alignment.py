@@ -62,7 +62,7 @@ def test_directions_that_all_parents_share_are_found_again() -> None:
         pairs = np.unique(np.stack([codes[:, level], found[:, level]], axis=1), axis=0)
         assert len(pairs) == shape.vocab_size
     assert [round(step.explained, 4) for step in steps] == [1, 1, 1]
-    assert all(step.explained_by_chance < 0.5 for step in steps[1:])
+    assert all(step.explained_random < 0.5 for step in steps[1:])
 
 
 @settings(max_examples=40)
@@ -76,7 +76,7 @@ def test_directions_that_all_parents_share_are_found_again() -> None:
 def test_alignment_only_renumbers_children_inside_their_parents(
     count: int, length: int, distinct: int, atomic: bool, seed: int
 ) -> None:
-    """Hence codes stay unique and clusters within capacity: who shares a prefix still does."""
+    """Hence codes stay unique and clusters within capacity: identities that shared a prefix still do."""
     shape = code_shape(count, TokenizationConfig(length=length))
     vectors = unit(distinct, 5, seed)[np.random.default_rng(seed).integers(distinct, size=count)]
     codes = draw_codes(count, shape, seed=seed)
