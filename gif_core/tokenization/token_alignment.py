@@ -88,13 +88,13 @@ def align_tokens(
             prefix_AL = aligned_NL[parents.first_P[parent_A], :level]
             token_A = _nearest_to_remainder(centred_AD, prefix_AL, codebooks, codebook_VD)
             random_S = _random_tokens(parent_S, shape.vocab_size, rng)
-            shares = _explained(children, several_S, [token_S, random_S], shape.vocab_size)
+            explained, explained_random = _explained(children, several_S, [token_S, random_S], shape.vocab_size)
         token_C = np.zeros(len(children.parent_C), dtype=np.int64)
         token_C[several_S], token_C[alone_A] = token_S, token_A
         aligned_NL[:, level] = token_C[children.child_N]
         codebooks.append(codebook_VD)
         done = aligned_NL if level == shape.length - 1 else None
-        yield AlignmentStep(level + 1, shape.length, *shares, done)
+        yield AlignmentStep(level + 1, shape.length, explained, explained_random, done)
 
 
 def _children(vectors_ND: Vectors, levels: list[PrefixLevel], level: int) -> _Children:
