@@ -1,6 +1,7 @@
 # make demo   the whole pipeline on synthetic faces, in minutes on a laptop
 # make up     a Prefect server, a worker, the deployments and an S3 server, until Ctrl-C
 # make test   format, lint, types, layers and tests; also: make test-slow, make coverage
+# make dist   a wheel and an sdist in dist/
 #
 # All set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
 # On a host with GPUs: make demo FAISS=gpu
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 
 TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo up test test-slow coverage check format clean
+.PHONY: demo up test test-slow coverage check format dist clean
 
 demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
@@ -39,8 +40,12 @@ format: .venv/ready-$(FAISS)-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+dist: .venv/ready-$(FAISS)-dev
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage build *.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage build dist *.egg-info
 
 .venv/ready-$(FAISS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,7 +53,9 @@ clean:
 	@echo "Setting up .venv: this takes a few minutes, once."
 	$(PYTHON) -m venv .venv
 	@rm -f .venv/ready-*
-	@$(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu 2> /dev/null
+	@# `gif` is the name that the distribution had before: its metadata and script would stay beside the new ones.
+	@$(BIN)/python -m pip uninstall --quiet --yes gif faiss-cpu faiss-gpu 2> /dev/null
+	@rm -rf gif.egg-info
 	$(PIP) --editable '.[$(FAISS)]'
 	@touch $@
 

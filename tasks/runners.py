@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import torch
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
+from gif_core.runtime import install_extra_command
 from schemas.execution import ExecutionConfig
 
 Runner = TaskRunner[Any]
@@ -97,7 +98,9 @@ def _dask_runner(execution: ExecutionConfig, at_once: int) -> Runner:
 
 
 def _missing(name: str) -> ValueError:
-    return ValueError(f"execution.runner = {name!r} needs a package that is not here: pip install 'gif[{name}]'")
+    return ValueError(
+        f"execution.runner = {name!r} needs a package that is not installed: {install_extra_command(name)}"
+    )
 
 
 def _gpus(execution: ExecutionConfig) -> int:

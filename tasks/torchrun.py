@@ -80,7 +80,8 @@ def run_module(
     """
     command = [sys.executable, "-m", "torch.distributed.run", *options, f"--nproc-per-node={processes}"]
     threads = max(1, (os.cpu_count() or 1) // processes)
-    environment = {**os.environ, STARTED_BY: str(os.getpid())}
+    # PYTHONSAFEPATH: a folder named `tasks` or `schemas` where the run was started must not hide ours.
+    environment = {**os.environ, STARTED_BY: str(os.getpid()), "PYTHONSAFEPATH": "1"}
     environment.setdefault("OMP_NUM_THREADS", str(threads))
     process = subprocess.Popen(
         [*command, "-m", module, *arguments],

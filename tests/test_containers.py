@@ -65,7 +65,7 @@ def test_only_what_runs_is_copied() -> None:
     assert lines[0] == "*"
     assert {line[1:] for line in lines if line.startswith("!")} == {
         *("flows", "tasks", "gif_core", "schemas"),
-        *("prefect.yaml", "pyproject.toml", "constraints.txt", "README.md"),
+        *("pyproject.toml", "constraints.txt", "README.md", "LICENSE"),
     }
 
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -26,6 +27,7 @@ from flows.cli import (
     synthetic_sets,
     up,
 )
+from gif_core.runtime import code_version
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError
 
@@ -58,6 +60,22 @@ app.add_typer(encoders.app, name="tiny-clip")
 app.add_typer(export.app, name="export")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gif {code_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself; its help is that of `app`."""
+
 
 EXPECTED = (GifError, ValueError, OSError)
 

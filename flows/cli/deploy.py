@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from flows.cli.environment import prepare
 from schemas.errors import GifError
 
 POOL = "gif"
+DEPLOYMENTS = Path(flows.__file__).with_name("prefect.yaml")
 
 
 def deploy(
@@ -30,26 +32,24 @@ def deploy(
 
     Makes the work pool `gif`, the deployments of prefect.yaml, the limit of one training at a time, and the automation
     that marks runs as Crashed whose process is gone. What is there already, and may have been changed by hand, stays as
-    it is; after an upgrade, `--reset` brings the deployments up to date.
+    it is; after an upgrade, `--reset` brings the deployments up to date. Workers run the flows of the package that is
+    installed where they run, in the folder in which this command is called.
     """
     prepare()
-    project = project_folder()
     if not os.environ.get("PREFECT_API_URL"):
         raise GifError("PREFECT_API_URL is not set: it names the Prefect server to deploy to, as 'gif up' prints it")
     from flows.deployment import ensure_limit, ensure_pool, ensure_watch, missing_deployments
 
     ensure_pool(POOL, kind)
-    wanted = missing_deployments(project / "prefect.yaml", reset=reset)
+    wanted = missing_deployments(DEPLOYMENTS, reset=reset)
     if wanted:
-        names = [part for name in wanted for part in ("--name", name)]
-        subprocess.run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", *names], cwd=project, check=True)
+        _put(wanted)
     ensure_limit()
     ensure_watch()
 
 
-def project_folder() -> Path:
-    """The folder of prefect.yaml, from which deployments load the code."""
-    folder = Path(flows.__file__).parents[1]
-    if not (folder / "prefect.yaml").is_file():
-        raise GifError(f"there is no prefect.yaml in {folder}: install from a checkout with pip install --editable .")
-    return folder
+def _put(wanted: Sequence[str]) -> None:
+    """Put these deployments on the server; `-P`: folders of the current one must not hide our packages."""
+    names = [part for name in wanted for part in ("--name", name)]
+    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(DEPLOYMENTS)]
+    subprocess.run([*command, *names], check=True)

@@ -49,9 +49,9 @@ def onnx(
     name: Name = None,
     run: Run = None,
 ) -> None:
-    r"""Write the network as ONNX: any number of images, RGB, 112x112, (x - 127.5) / 127.5, to features.
+    """Write the network as ONNX: any number of images, RGB, 112x112, (x - 127.5) / 127.5, to features.
 
-    The file is compared with onnxruntime before it takes its name. Needs: pip install 'gif\[onnx]'
+    The file is compared with onnxruntime before it takes its name. Needs: pip install onnx onnxruntime onnxscript
 
     Examples:
       gif export onnx --out backbone.onnx

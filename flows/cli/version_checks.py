@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from flows.cli.checks import Check
+from gif_core.runtime import CONSTRAINTS, install_command
 
 NEEDED = (
     "duckdb",
@@ -32,16 +33,11 @@ BROKEN: Mapping[str, tuple[str, str]] = {
     "SQLAlchemy": ("2.1", "Prefect's server never makes scheduled runs with it"),
 }
 """First version that does not work, and what comes of it."""
-INSTALL = "pip install --constraint constraints.txt --editable ."
-CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 
 def check_versions(constraints: Path = CONSTRAINTS) -> Iterator[Check]:
     """Python, and one line for every package that is missing, broken or another than the tests had."""
     yield Check("Python", "ok" if sys.version_info >= (3, 11) else "fail", sys.version.split()[0])
-    if not constraints.is_file():
-        yield Check("packages", "warn", f"there is no {constraints.name} to compare with", "install from a checkout")
-        return
     tested = _read_constraints(constraints)
     faults = [fault for name in NEEDED for fault in _check_package(name, tested.get(name.lower()))]
     yield from faults or [Check("packages", "ok", f"{len(NEEDED)} as in {constraints.name}")]
@@ -57,10 +53,10 @@ def _check_package(name: str, tested: str | None) -> Iterator[Check]:
     try:
         found = version(name)
     except PackageNotFoundError:
-        yield Check(name, "fail", "it is not installed", INSTALL)
+        yield Check(name, "fail", "it is not installed", install_command(name))
         return
     first_broken, fault = BROKEN.get(name, (None, ""))
     if first_broken and Version(found) >= Version(first_broken):
-        yield Check(name, "fail", f"{found}: {fault}", INSTALL)
+        yield Check(name, "fail", f"{found}: {fault}", install_command(name))
     elif tested is None or Version(found).public != tested:
-        yield Check(name, "warn", f"{found}; tested with {tested or 'none'}", INSTALL)
+        yield Check(name, "warn", f"{found}; tested with {tested or 'none'}", install_command(name))

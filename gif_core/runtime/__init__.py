@@ -1,6 +1,7 @@
 """Runtime: what every package may use of the machine: devices, processes, memory, logs, mapped matrices.
 
 devices        The device is chosen once, at the edge; the core follows its input
+distribution   The installed distribution: its name, the versions it was tested with, and commands that add packages...
 formatting     Numbers and dates as identities read them
 interrupts     Ctrl-C and terminations that must not come in the middle of something
 lazy           Lazy public faces: a package names what it offers, and a file behind it is imported when something of ...
@@ -21,6 +22,8 @@ from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
     "CHUNK",
+    "CONSTRAINTS",
+    "DISTRIBUTION",
     "FAULT",
     "KIND",
     "MARK",
@@ -42,6 +45,8 @@ __all__ = [
     "end_with_parent",
     "expect_scattered",
     "flag_words",
+    "install_command",
+    "install_extra_command",
     "join_processes",
     "leave_processes",
     "lines_about",
@@ -66,6 +71,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.runtime.devices import check_gpus, own_device, pick_device
+    from gif_core.runtime.distribution import CONSTRAINTS, DISTRIBUTION, install_command, install_extra_command
     from gif_core.runtime.formatting import (
         decimal,
         duration,

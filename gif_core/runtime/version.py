@@ -5,12 +5,14 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from gif_core.runtime.distribution import DISTRIBUTION
+
 
 @cache
 def code_version() -> str:
     """For instance `0.1.0+g1a2b3c4-dirty`."""
     try:
-        version = metadata.version("gif")
+        version = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         version = "0"
     commit = _commit(Path(__file__).parents[2])

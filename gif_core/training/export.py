@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gif_core.runtime import install_extra_command
 from schemas.errors import GifError
 
 IMAGES_CHW: Final = (3, 112, 112)
@@ -39,7 +40,7 @@ def export_onnx(model: nn.Module, path: Path) -> float | None:
     """
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise ExportError(f"ONNX needs {' and '.join(missing)}: pip install 'gif[onnx]'")
+        raise ExportError(f"ONNX needs {' and '.join(missing)}: {install_extra_command('onnx')}")
     model = model.eval().cpu()
     with _written_whole(path) as part:
         _trace(model, part)

@@ -115,7 +115,7 @@ def test_a_model_by_its_key_is_exported_as_onnx(gif: Gif, tmp_path: Path, weight
 
 
 def test_help_says_what_onnx_needs(gif: Gif) -> None:
-    assert "pip install 'gif[onnx]'" in gif("export", "onnx", "--help")
+    assert "pip install onnx onnxruntime onnxscript" in gif("export", "onnx", "--help")
 
 
 def test_what_is_no_model_is_refused(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:

@@ -46,7 +46,7 @@ def test_threads_and_processes_are_prefects_own(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", ["ray", "dask"])
 def test_a_missing_extra_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, f"prefect_{name}", None)
-    with pytest.raises(ValueError, match=rf"execution\.runner = '{name}' needs .* pip install 'gif\[{name}\]'"):
+    with pytest.raises(ValueError, match=rf"execution\.runner = '{name}' needs .* -m pip install .* prefect-{name}$"):
         open_runner(ExecutionConfig.model_validate({"runner": name}))
 
 
