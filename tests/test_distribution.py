@@ -13,7 +13,9 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
+from flows.cli.deploy import PACKAGES, check_folder
 from gif_core.runtime import DISTRIBUTION
+from schemas.errors import GifError
 
 PROJECT = Path(__file__).parents[1]
 LAYERS = ("flows", "tasks", "gif_core", "schemas")
@@ -100,6 +102,13 @@ def run(program: Path, *arguments: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_deploying_from_a_folder_that_hides_our_packages_is_refused(folder: Path) -> None:
+    assert PACKAGES == LAYERS
+    with pytest.raises(GifError, match="flows, tasks, gif_core, schemas; call this command in another folder"):
+        check_folder(folder)
+    check_folder(PROJECT)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from schemas.errors import GifError
 
 POOL = "gif"
 DEPLOYMENTS = Path(flows.__file__).with_name("prefect.yaml")
+PACKAGES = ("flows", "tasks", "gif_core", "schemas")
 
 
 def deploy(
@@ -38,6 +39,7 @@ def deploy(
     prepare()
     if not os.environ.get("PREFECT_API_URL"):
         raise GifError("PREFECT_API_URL is not set: it names the Prefect server to deploy to, as 'gif up' prints it")
+    check_folder(Path.cwd())
     from flows.deployment import ensure_limit, ensure_pool, ensure_watch, missing_deployments
 
     ensure_pool(POOL, kind)
@@ -46,6 +48,16 @@ def deploy(
         _put(wanted)
     ensure_limit()
     ensure_watch()
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder from which Prefect would import other packages of our names: it puts it first on the path."""
+    others = [name for name in PACKAGES if (folder / name).is_dir()]
+    if others and folder.resolve() != DEPLOYMENTS.parents[1].resolve():
+        raise GifError(
+            f"{folder} has folders that Prefect would import instead of the installed packages: {', '.join(others)}; "
+            "call this command in another folder, in which runs are to work"
+        )
 
 
 def _put(wanted: Sequence[str]) -> None:

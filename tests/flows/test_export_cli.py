@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from gif_core import training
 from gif_core.artifacts import ArtifactStore, begin_run, move_tag, save_run
 from gif_core.backbones import build_backbone
 from gif_core.retraining import promote
 from gif_core.synthetic import draw_jpeg
-from gif_core.training import export as exporting
 from schemas.artifacts import ArtifactRef, StageRecord
 from schemas.errors import GifError
 from schemas.run import RunConfig
@@ -87,7 +87,7 @@ def test_which_model_is_exported_is_said(
     def fail(*_: object) -> None:
         raise GifError("not now")
 
-    monkeypatch.setattr(exporting, f"export_{format}", fail)
+    monkeypatch.setattr(training, f"export_{format}", fail)
     assert "model: training/111111111111, the champion" in gif("export", format, code=2)
 
 
