@@ -1,11 +1,11 @@
-"""Protocols: how verification and identification are measured, and the sets they are measured on.
+"""Protocols: how verification and identification of faces are measured, and the sets they are measured on.
 
-ijb_protocol   The protocols of IJB-B and IJB-C: templates of several media, 1:1 verification and 1:N identification
-pair_protocol  Are two images of one person? The pair protocol of LFW, CFP-FP, AgeDB, CALFW and CPLFW
-pairs          Pairs of images: which are verified. Nothing heavy is imported here
-roc            Accept rates over all thresholds: the points of scikit-learn's `roc_curve`, found with one sort of bar...
-scores         The JSON files of an evaluation: `scores.json` and `identification.json`
-sets/          Evaluation sets: one file for each format, local or at any fsspec URL.
+pairs          `Pairs` and `draw_pairs`: which images are compared, and pairs drawn from labelled images
+pair_protocol  Accuracy over folds and TAR at FAR for pairs: LFW, CFP-FP, AgeDB, CALFW, CPLFW
+ijb_protocol   IJB-B and IJB-C: pooling of templates, 1:1 verification, 1:N identification
+roc            The ROC curve, TAR at a given FAR, and the checks that pairs have metrics at all
+scores         Reads and writes `scores.json` and `identification.json`
+sets/          Readers of evaluation sets: bin, lfw, parquet, ijb, synthetic
 """
 
 from typing import TYPE_CHECKING

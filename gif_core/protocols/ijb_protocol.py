@@ -1,6 +1,7 @@
 """The protocols of IJB-B and IJB-C: templates of several media, 1:1 verification and 1:N identification."""
 
-# Shapes: N faces, T templates, D dimensions, P pairs, M faces in a chunk, R templates in a chunk, Q probes, G gallery.
+# Shapes: N faces, T templates, D dimensions, P pairs, M faces of a chunk, R templates of a chunk, Q probes, G templates
+# of a gallery, K ranks.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,39 +16,39 @@ from gif_core.protocols.roc import Roc, UndefinedMetricsError, measure_roc, tar_
 from gif_core.protocols.sets.ijb import Enrolment
 
 IJB_PROTOCOL: Final = "ijb-1"
-"""Raise its number when the same features would get other metrics."""
+"""Increase the number when the same features would get different metrics."""
 FALSE_ACCEPT_RATES: Final = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FALSE_POSITIVE_RATES: Final = (0.01, 0.1)
 RANKS: Final = (1, 5, 10)
 CMC_RANKS: Final = 50
 POOLED_AT_ONCE: Final = 8192
-"""Faces; a constant, as the order of summation is part of the last digit."""
+"""Faces; a constant, because the order of summation affects the last digit."""
 LEFT_AT_ONCE: Final = 256
-"""Templates whose scores with all their partners are one matrix product."""
+"""Left templates per matrix product with all their partners."""
 GATHERED_AT_ONCE: Final = 8192
 SPARSE: Final = 16
-"""A product is worth it while at least one of so many of its scores is asked for."""
+"""A matrix product is used if at least one in this many of its scores is needed."""
 
 Doubles = NDArray[np.float64]
 LoadFeatures = Callable[[int, int], tuple[NDArray[np.float32], NDArray[np.float32]]]
-"""From first face and end to the features of the images and of their mirrors, of any length [M, D]."""
+"""Maps a range of faces (start, end) to the features of the images and of their mirror images, [M, D] each."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """How an image counts in its template; peers report different variants."""
+    """How an image is weighted in its template; publications report different variants."""
 
     flip: bool = True
     """Add the features of the mirror image."""
     detector_score: bool = True
-    """Weigh by the detector's score."""
+    """Weight by the detector's score."""
     norm: bool = True
-    """Weigh by the length of the feature, which tells how sure the network is."""
+    """Weight by the norm of the feature, which grows with the network's confidence."""
 
 
 @dataclass(frozen=True)
 class TemplateVerification:
-    """The metrics of 1:1."""
+    """The metrics of 1:1 verification."""
 
     tar_at_far: dict[float, float]
     roc: Roc
@@ -55,26 +56,26 @@ class TemplateVerification:
 
 @dataclass(frozen=True)
 class Search:
-    """What every probe finds in one gallery."""
+    """The results of all probes in one gallery."""
 
     own_Q: Doubles
-    """Score of its own subject, -inf where that is not enrolled."""
+    """Score of the probe's own subject, -inf where it is not enrolled."""
     other_Q: Doubles
-    """Best score of the others."""
+    """Best score of any other subject."""
     rank_Q: NDArray[np.int64]
-    """Of its own subject, from 0."""
+    """Rank of the probe's own subject, from 0."""
     is_mate_Q: NDArray[np.bool_]
-    """Whether its subject is enrolled at all."""
+    """Whether the probe's subject is enrolled."""
 
 
 @dataclass(frozen=True)
 class Identification:
-    """The metrics of 1:N, over all galleries."""
+    """The metrics of 1:N identification over all galleries."""
 
     tpir_at_fpir: dict[float, float]
-    """Mean over the galleries; FNIR is the rest to 1. Empty when a gallery has the subjects of all probes."""
+    """Mean over the galleries; FNIR is 1 - TPIR. Empty when a gallery holds the subjects of all probes."""
     cmc: Doubles
-    """Share of all probes whose subject is among the first 1, 2, … of a gallery."""
+    """Share of all probes whose subject is among the first 1, 2, … results of a gallery."""
     searches: dict[str, Search]
     """By gallery."""
 
@@ -87,7 +88,7 @@ def pool_templates(
     num_templates: int,
     flags: Flags,
 ) -> Doubles:
-    """Unit templates [T, D]: the mean over the faces of a media, summed over the media of the template."""
+    """Return unit templates [T, D]: the mean over the faces of each media, summed over the media of the template."""
     share_N = _media_shares(template_N, media_N) * (detector_N if flags.detector_score else 1.0)
     sums_TD: Doubles | None = None
     for start in range(0, len(template_N), POOLED_AT_ONCE):
@@ -99,15 +100,15 @@ def pool_templates(
         weights_MR = csr_matrix((share_N[chunk], place_M, starts), shape=(len(place_M), len(rows_R)))
         sums_TD[rows_R] += weights_MR.T.tocsr() @ features_MD
     if sums_TD is None:
-        raise ValueError("there are no faces to make templates of")
+        raise ValueError("there are no faces to pool into templates")
     return _unit(sums_TD)
 
 
 def score_pairs(template_TD: Doubles, left_P: NDArray[np.int32], right_P: NDArray[np.int32]) -> Doubles:
-    """The dot product of each pair of templates.
+    """Return the dot product of each pair of templates.
 
-    Pairs are taken together by their left template: a few hundred of these times all their partners is one matrix
-    product, which is far faster than a product for each pair although most of its entries are not asked for.
+    Pairs are grouped by their left template: a few hundred left templates times all their partners is one matrix
+    product. This is far faster than one product per pair, although most entries are not needed.
     """
     score_P = np.empty(len(left_P))
     lefts, place_T = _ranks(left_P, len(template_TD))
@@ -121,16 +122,16 @@ def score_pairs(template_TD: Doubles, left_P: NDArray[np.int32], right_P: NDArra
 
 
 def verify_templates(score_P: Doubles, same_P: NDArray[np.bool_]) -> TemplateVerification:
-    """1:1 metrics: TAR where FAR is nearest to each rate."""
+    """Return the 1:1 metrics: TAR at the achievable FAR closest to each rate."""
     roc = measure_roc(score_P, same_P)
     return TemplateVerification({far: tar_at_far(roc, far) for far in FALSE_ACCEPT_RATES}, roc)
 
 
 def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment], probes: Enrolment) -> Identification:
-    """1:N metrics. In each gallery, probes that it does not hold are impostors.
+    """Return the 1:N metrics; in each gallery, the probes whose subject it does not hold are impostors.
 
-    A threshold lets the share FPIR of the impostors through; a hit is strictly above it and above all others.
-    Subjects with equal scores rank behind each other, the worst for the probe.
+    The threshold accepts a share FPIR of the impostors; a hit is strictly above it and above all other subjects.
+    Ties are resolved against the probe.
     """
     found: list[dict[float, float]] = []
     searches: dict[str, Search] = {}
@@ -139,7 +140,7 @@ def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment],
         search = searches[name] = _search(template_TD, gallery, probes)
         is_mate_Q = search.is_mate_Q
         if not is_mate_Q.any():
-            raise UndefinedMetricsError(f"no probe has its subject in gallery {name}: nobody can be identified")
+            raise UndefinedMetricsError(f"no probe has its subject in gallery {name}: TPIR and ranks are undefined")
         ranks_K += np.bincount(search.rank_Q[is_mate_Q], minlength=CMC_RANKS + 1)[:CMC_RANKS]
         if not is_mate_Q.all():
             hits = (search.own_Q > search.other_Q)[is_mate_Q]
@@ -150,7 +151,7 @@ def identify_templates(template_TD: Doubles, galleries: Mapping[str, Enrolment],
 
 
 def _media_shares(template_N: NDArray[np.int64], media_N: NDArray[np.int64]) -> Doubles:
-    """One over the number of faces in the same media of the same template."""
+    """Return 1 / the number of faces in the same media of the same template."""
     _, media_N = np.unique(media_N, return_inverse=True)
     both_N = template_N * (int(media_N.max(initial=0)) + 1) + media_N
     _, place_N, count = np.unique(both_N, return_inverse=True, return_counts=True)
@@ -166,18 +167,18 @@ def _combine(original_MD: NDArray[np.float32], mirror_MD: NDArray[np.float32], f
 
 
 def _unit(rows: Doubles) -> Doubles:
-    """Rows of unit length; a row of zeros stays as it is."""
+    """Normalise the rows; a row of zeros stays zero."""
     length = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     return rows / np.where(length == 0, 1.0, length)[:, None]
 
 
 def _narrow(place_P: NDArray[np.int32]) -> NDArray[np.uint16] | NDArray[np.int32]:
-    """Numbers of 16 bits where they fit: numpy sorts these by their digits, in linear time."""
+    """Return 16-bit numbers if they fit: numpy sorts these with a radix sort, in linear time."""
     return place_P.astype(np.uint16) if place_P.max(initial=0) < 2**16 else place_P
 
 
 def _score_block(template_TD: Doubles, left: NDArray[np.int32], right: NDArray[np.int32]) -> Doubles:
-    """Scores of pairs with few different left templates."""
+    """Score pairs with few distinct left templates."""
     rows, row_of = _ranks(left, len(template_TD))
     columns, column_of = _ranks(right, len(template_TD))
     if SPARSE * len(left) >= len(rows) * len(columns):
@@ -191,14 +192,14 @@ def _score_block(template_TD: Doubles, left: NDArray[np.int32], right: NDArray[n
 
 
 def _ranks(values: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The distinct values in order, and a table from each to its place among them."""
+    """Return the distinct values in ascending order, and a table from each value to its position among them."""
     present = np.zeros(size, np.bool_)
     present[values] = True
     return np.flatnonzero(present), np.cumsum(present, dtype=np.int32) - np.int32(1)
 
 
 def _search(template_TD: Doubles, gallery: Enrolment, probes: Enrolment) -> Search:
-    """All probes in one gallery."""
+    """Search all probes in one gallery."""
     order = np.argsort(gallery.subject_G)
     place_Q = np.searchsorted(gallery.subject_G[order], probes.subject_G)
     mate_Q = order[np.minimum(place_Q, len(order) - 1)]
@@ -218,6 +219,6 @@ def _search(template_TD: Doubles, gallery: Enrolment, probes: Enrolment) -> Sear
 
 
 def _tpir(own: Doubles, hits: NDArray[np.bool_], impostors: Doubles) -> dict[float, float]:
-    """The share of mates that are hits above the threshold of each FPIR; impostors' best scores, descending."""
+    """Return the share of mates that are hits above the threshold of each FPIR; `impostors` are sorted, descending."""
     thresholds = {fpir: impostors[max(int(len(impostors) * fpir) - 1, 0)] for fpir in FALSE_POSITIVE_RATES}
     return {fpir: float(np.mean(hits & (own > threshold))) for fpir, threshold in thresholds.items()}

@@ -1,4 +1,4 @@
-"""Are two images of one person? The pair protocol of LFW, CFP-FP, AgeDB, CALFW and CPLFW."""
+"""Verification of pairs: the protocol of LFW, CFP-FP, AgeDB, CALFW and CPLFW."""
 
 # Shapes: N features, P pairs, D dimensions, T thresholds, K folds.
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from gif_core.protocols.roc import Roc, UndefinedMetricsError, check_kinds, check_scores, measure_roc, tar_at_far
 
 Features = NDArray[np.floating[Any]] | NDArray[np.uint8]
-"""Rows whose direction is compared; bytes are raw pixels."""
+"""Rows that are normalised and compared; uint8 rows are raw pixels."""
 THRESHOLDS_T: Final = np.arange(0, 4, 0.01)
 FALSE_ACCEPT_RATES: Final = (1e-1, 1e-2, 1e-3, 1e-4)
 PAIR_PROTOCOL: Final = "pairs-1"
-"""Raise its number when the same features would get other metrics."""
+"""Increase the number when the same features would get different metrics."""
 _CHUNK_NUMBERS: Final = 2**22
 
 
@@ -26,36 +26,23 @@ class Verification:
     accuracy: float
     """Mean over the folds."""
     accuracy_std: float
-    """Over the folds, ddof 0."""
+    """Standard deviation over the folds (ddof 0)."""
     threshold: float
-    """The first squared distance with the best accuracy on all pairs."""
+    """The smallest squared distance with the best accuracy on all pairs."""
     threshold_far: float
     """Share of the different pairs below the threshold."""
     threshold_tar: float
-    """Share of the same pairs below it."""
+    """Share of the same pairs below the threshold."""
     tar_at_far: dict[float, float]
-    """At the reachable false accept rate nearest to each key: with P different pairs a step is 1/P."""
+    """At the achievable false accept rate closest to each key: with P different pairs the resolution is 1/P."""
     roc: Roc
 
 
-def verify_pairs(
-    left_PD: NDArray[np.floating[Any]],
-    right_PD: NDArray[np.floating[Any]],
-    same_P: NDArray[np.bool_],
-    folds: int = 10,
-) -> Verification:
-    """Pair verification of features whose row i on the left and on the right are pair i."""
-    rows_P = np.arange(len(same_P))
-    if not len(left_PD) == len(right_PD) == len(same_P):
-        raise ValueError(f"{len(left_PD)} left and {len(right_PD)} right features for {len(same_P)} pairs")
-    return verify_distances(_distances(left_PD, rows_P, right_PD, rows_P), same_P, folds)
-
-
 def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int = 10) -> Verification:
-    """Pair verification of squared distances between features of unit length.
+    """Compute the metrics from squared distances between features of unit length.
 
-    A match is strictly below the threshold; the first best of 0, 0.01, … on all folds but one is applied to
-    that one; folds are consecutive and unshuffled.
+    A match is strictly below the threshold. For each fold, the first best threshold of 0, 0.01, … on all other folds
+    is applied; folds are consecutive and not shuffled.
     """
     same_P = np.asarray(same_P, dtype=np.bool_)
     check_pairs(same_P, folds)
@@ -78,21 +65,27 @@ def verify_distances(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_],
 
 
 def check_pairs(same_P: NDArray[np.bool_], folds: int) -> None:
-    """UndefinedMetricsError when no features could give these pairs metrics."""
+    """Raise `UndefinedMetricsError` if these pairs have no metrics, whatever the features."""
     check_kinds(same_P)
     if len(same_P) < folds:
         raise UndefinedMetricsError(f"{len(same_P)} pairs cannot be split into {folds} folds")
 
 
 def pair_distances(features_ND: Features, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Squared distance between the normalised features of each pair of rows, in chunks of little memory."""
-    return _distances(features_ND, left_P, features_ND, right_P)
+    """Return the squared distance between the normalised features of each pair, computed in small chunks."""
+    distance_P = np.empty(len(left_P))
+    rows = max(1, _CHUNK_NUMBERS // max(1, features_ND.shape[1]))
+    for start in range(0, len(left_P), rows):
+        chunk = slice(start, start + rows)
+        difference = _normalize(features_ND[left_P[chunk]]) - _normalize(features_ND[right_P[chunk]])
+        distance_P[chunk] = np.square(difference).sum(axis=1)
+    return distance_P
 
 
 def worst_errors(
     distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], threshold: float, most: int
 ) -> NDArray[np.int64]:
-    """Pairs on which the threshold errs by most: up to `most` false matches, then up to `most` misses."""
+    """Return the pairs furthest on the wrong side of the threshold: up to `most` false matches, then misses."""
     match_P = distance_P < threshold
     false_matches, misses = np.flatnonzero(match_P & ~same_P), np.flatnonzero(~match_P & same_P)
     nearest = false_matches[np.argsort(distance_P[false_matches], kind="stable")]
@@ -100,30 +93,15 @@ def worst_errors(
     return np.concatenate([nearest[:most], furthest[:most]])
 
 
-def _distances(
-    left_ND: Features,
-    left_P: NDArray[np.int64],
-    right_ND: Features,
-    right_P: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    distance_P = np.empty(len(left_P))
-    rows = max(1, _CHUNK_NUMBERS // max(1, left_ND.shape[1]))
-    for start in range(0, len(left_P), rows):
-        chunk = slice(start, start + rows)
-        difference = _normalize(left_ND[left_P[chunk]]) - _normalize(right_ND[right_P[chunk]])
-        distance_P[chunk] = np.square(difference).sum(axis=1)
-    return distance_P
-
-
 def _normalize(rows_PD: Features) -> NDArray[np.float64]:
-    """Unit length in float64; a row of zeros stays as it is."""
+    """Normalise in float64; a row of zeros stays zero."""
     numbers_PD = rows_PD.astype(np.float64)
     length_P = np.linalg.norm(numbers_PD, axis=1, keepdims=True)
     return numbers_PD / np.where(length_P == 0, 1.0, length_P)
 
 
 def _count_correct(distance_P: NDArray[np.float64], same_P: NDArray[np.bool_], folds: int) -> NDArray[np.int64]:
-    """Right answers [K, T]: same pairs strictly below the threshold and different pairs at or above it."""
+    """Count correct decisions [K, T]: same pairs strictly below the threshold, different pairs at or above it."""
     first_match_P = np.searchsorted(THRESHOLDS_T, distance_P, side="right")
     counts_KT = np.empty((folds, len(THRESHOLDS_T)), dtype=np.int64)
     parts = zip(np.array_split(first_match_P, folds), np.array_split(same_P, folds), strict=True)

@@ -1,4 +1,4 @@
-"""Pairs of images: which are verified. Nothing heavy is imported here."""
+"""Which images form pairs, and pairs drawn from labelled images. Imports only numpy."""
 
 # Shapes: N images, P pairs.
 
@@ -13,7 +13,7 @@ from gif_core.protocols.roc import UndefinedMetricsError
 
 SAME: Final = 601
 DIFFERENT: Final = 602
-"""The second part of the seeds here."""
+"""Second element of the seeds used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +25,32 @@ class Pairs:
     same: NDArray[np.bool_]
 
     def __len__(self) -> int:
-        """How many, of both kinds."""
+        """Return the number of pairs of both kinds."""
         return len(self.same)
 
     def needed_images(
         self, part: slice = slice(None)
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The images of these pairs, each once, and the places among them of the left ones and of the right ones."""
+        """Return the distinct images of these pairs, and the positions of the left and right images among them."""
         images, places = np.unique(np.concatenate([self.left[part], self.right[part]]), return_inverse=True)
         left, right = np.split(places, 2)
         return images, left, right
 
 
 def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int) -> Pairs:
-    """`pairs` distinct pairs of one person and as many of two, alternating; fewer if there are no more.
+    """Draw `pairs` distinct same pairs and as many different pairs, alternating; fewer if there are not enough.
 
-    The number is rounded down to a multiple of `folds`, so that every fold holds as many of each kind;
-    UndefinedMetricsError when that leaves none.
+    The number is rounded down to a multiple of `folds`, so that every fold holds equally many of each kind. Raises
+    `UndefinedMetricsError` when that leaves none.
     """
     order_N = np.argsort(labels_N, kind="stable")
     _, starts = np.unique(labels_N[order_N], return_index=True)
     bounds = np.append(starts, len(labels_N))
     if len(starts) < 2:
-        raise UndefinedMetricsError(f"pairs of different identities need two identities, not {len(starts)}")
+        raise UndefinedMetricsError(f"different pairs need at least two identities, got {len(starts)}")
     if np.diff(bounds).max() < 2:
         raise UndefinedMetricsError(
-            "pairs of the same person need an identity with two images, and every one has a single image"
+            "same pairs need an identity with at least two images, but every identity has a single image"
         )
     same_P2 = _draw_same(bounds, pairs, seed)
     different_P2 = _draw_different(bounds, pairs, seed)
@@ -63,20 +63,20 @@ def draw_pairs(labels_N: NDArray[np.int64], *, pairs: int, seed: int, folds: int
 
 
 def _draw_same(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:
-    """Positions of pairs of one person; identities take turns, so that the frequent do not dominate."""
+    """Draw same pairs, as positions; identities take turns, so that those with many images do not dominate."""
     rng = np.random.default_rng([seed, SAME])
     drawn, turns = [], []
     for start, end in pairwise(bounds):
         within_P2 = np.stack(np.triu_indices(end - start, k=1), axis=1)
         drawn.append(start + rng.permutation(within_P2)[:pairs])
         turns.append(np.arange(len(drawn[-1])))
-    everyone_P2, turn_P = np.concatenate(drawn), np.concatenate(turns)
+    all_P2, turn_P = np.concatenate(drawn), np.concatenate(turns)
     by_turn = np.lexsort((rng.random(len(turn_P)), turn_P))
-    return rng.permutation(everyone_P2[by_turn[:pairs]])
+    return rng.permutation(all_P2[by_turn[:pairs]])
 
 
 def _draw_different(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray[np.int64]:
-    """Positions of pairs of two identities, each as likely as another, by their rank among all such pairs."""
+    """Draw different pairs, as positions, uniformly: by their rank among all such pairs."""
     ends_N = np.repeat(bounds[1:], np.diff(bounds))
     partners_N = bounds[-1] - ends_N
     last_rank_N = partners_N.cumsum()
@@ -88,5 +88,5 @@ def _draw_different(bounds: NDArray[np.int64], pairs: int, seed: int) -> NDArray
 
 
 def pair_rows(pairs: Pairs) -> NDArray[np.int64]:
-    """The rows of pairs as verification files have them: those of pair i are 2i and 2i + 1."""
+    """Return the image rows in the order of a `.bin` file: pair i occupies positions 2i and 2i + 1."""
     return np.stack([pairs.left, pairs.right], axis=1).ravel()

@@ -1,4 +1,4 @@
-"""Accept rates over all thresholds: the points of scikit-learn's `roc_curve`, found with one sort of bare numbers."""
+"""The ROC curve: the points of scikit-learn's `roc_curve`, computed with a plain sort of the scores."""
 
 # Shapes: P pairs, V distinct scores.
 
@@ -11,7 +11,7 @@ from schemas.errors import GifError
 
 
 class UndefinedMetricsError(GifError, ValueError):
-    """A set of pairs that cannot answer the question, such as one whose pairs are all of one person."""
+    """Pairs or probes for which a metric is undefined, such as pairs that are all of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class Roc:
 
     @property
     def distance(self) -> NDArray[np.float64]:
-        """The same when scores are negative distances."""
+        """The thresholds as distances, where scores are negative distances."""
         return -self.score
 
 
 def measure_roc(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
-    """All corners of the curve from (0, 0) on, as `sklearn.metrics.roc_curve` gives them by default.
+    """Return all corners of the curve from (0, 0) on, as `sklearn.metrics.roc_curve` does by default.
 
-    Every distinct score is a point. One where the curve goes straight on is left out, which shifts what is nearest
-    to a rate; so whoever compares metrics must leave out the same ones.
+    Every distinct score is a point. Collinear points are dropped, which changes the achievable FAR closest to a rate,
+    so metrics are only comparable if the same points are dropped.
     """
     check_scores(score_P, same_P)
     value_V, different_V, same_V = _count_by_value(np.sort(score_P[~same_P]), np.sort(score_P[same_P]))
@@ -43,12 +43,12 @@ def measure_roc(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Roc:
 
 
 def tar_at_far(roc: Roc, far: float) -> float:
-    """TAR where FAR is nearest to `far`; of equally near points the one with the largest FAR, then TAR."""
+    """Return TAR at the achievable FAR closest to `far`; of equally close points, at the largest FAR, then TAR."""
     return float(roc.tar[::-1][np.abs(roc.far[::-1] - far).argmin()])
 
 
 def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> None:
-    """Refuse pairs that have no ROC, with the reason."""
+    """Raise if these pairs have no ROC curve."""
     if len(score_P) != len(same_P):
         raise ValueError(f"{len(score_P)} scores for {len(same_P)} pairs")
     check_kinds(same_P)
@@ -57,25 +57,24 @@ def check_scores(score_P: NDArray[np.float64], same_P: NDArray[np.bool_]) -> Non
 
 
 def check_kinds(same_P: NDArray[np.bool_]) -> None:
-    """Refuse pairs that are all of one kind."""
+    """Raise `UndefinedMetricsError` if there are no pairs or all are of one kind."""
     if not len(same_P):
         raise UndefinedMetricsError("there are no pairs: nothing can be measured")
     if same_P.all():
         raise UndefinedMetricsError(
-            f"all {len(same_P):,} pairs are of one person: FAR is undefined without pairs of two identities, and so "
-            "are accuracy and TAR at FAR"
+            f"all {len(same_P):,} pairs are same pairs: FAR is undefined without different pairs, and so are accuracy "
+            "and TAR at FAR"
         )
     if not same_P.any():
         raise UndefinedMetricsError(
-            f"all {len(same_P):,} pairs are of different identities: TAR is undefined without pairs of one identity, "
-            "and so is accuracy"
+            f"all {len(same_P):,} pairs are different pairs: TAR is undefined without same pairs, and so is accuracy"
         )
 
 
 def _count_by_value(
     different: NDArray[np.float64], same: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
-    """Distinct scores in ascending order, and how many pairs of each kind have them; both inputs are sorted."""
+    """Return distinct scores, ascending, and the number of pairs of each kind with them; inputs are sorted."""
     value_V, different_V = _distinct(different)
     same_value, same_count = _distinct(same)
     place = np.searchsorted(value_V, same_value)
@@ -88,13 +87,13 @@ def _count_by_value(
 
 
 def _distinct(ascending: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Each value once, and how often it is there."""
+    """Return the distinct values and their counts."""
     last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
     return ascending[last], np.diff(last, prepend=-1).astype(np.int32)
 
 
 def _accumulate(counts_V: NDArray[np.int32], corner_V: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The share of pairs at or above each corner, from the highest score down, after a first point of none."""
+    """Return the share of pairs at or above each corner, from the highest score down, starting with 0."""
     above_V = np.cumsum(counts_V[::-1], dtype=np.int64)
     share: NDArray[np.float64] = np.append(0, above_V[corner_V[::-1]]) / above_V[-1]
     return share

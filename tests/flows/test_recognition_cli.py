@@ -23,7 +23,7 @@ from gif_core.heads import TokenHeads
 from gif_core.images import Faces
 from gif_core.ingestion import ingest
 from gif_core.protocols import draw_pairs, pair_distances, verify_distances
-from gif_core.protocols.sets.synthetic import FIRST_PERSON
+from gif_core.protocols.sets.synthetic import FIRST_IDENTITY
 from gif_core.readers import open_reader
 from gif_core.retraining import promote
 from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks
@@ -122,7 +122,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
             row = int(np.flatnonzero(faces.labels_N == person)[0])
             (folder / f"{split}-{person}.jpg").write_bytes(faces.content(row))
     for person in range(STRANGERS):
-        (folder / f"stranger-{person}.jpg").write_bytes(draw_jpeg(0, FIRST_PERSON + person, 0))
+        (folder / f"stranger-{person}.jpg").write_bytes(draw_jpeg(0, FIRST_IDENTITY + person, 0))
     return folder
 
 

@@ -178,7 +178,7 @@ def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, t
     list(write_pair_file(faces, Crowd([""] * 2, 24), tmp_path))
     artifact = run([{"kind": "bin", "path": str(tmp_path / "pairs.bin")}, {"kind": "held_out"}])
     sets = sets_of(artifact)
-    assert sets["pairs"]["undefined"].startswith("all 12 pairs are of one person: FAR is undefined")
+    assert sets["pairs"]["undefined"].startswith("all 12 pairs are same pairs: FAR is undefined")
     assert sets["pairs"]["systems"] == {}
     assert sets["held_out"]["systems"]["model"]["accuracy"] > 0
     assert "FAR is undefined" in str(artifact.manifest.metrics["pairs/undefined"])

@@ -1,12 +1,15 @@
-"""Evaluation sets: one file for each format, local or at any fsspec URL.
+"""Evaluation sets: the images and pairs of each format, read from a folder or any fsspec URL.
 
-bin        Reading verification files (`.bin`): a pickle that anybody may have made, opened so that nothing in it can...
-describe   What evaluation sets hold, for keys, and where the synthetic sets among them are written
-files      Files of evaluation sets, in a folder or at any fsspec URL, and text files in columns whose errors say where
-ijb        The files of IJB-B and IJB-C as the field passes them on: `meta/` in text, and `loose_crop/` with the images
-pairs      Pairs of images from third-party files: an insightface `.bin`, LFW's `pairs.txt`, or a Parquet table
-synthetic  Small evaluation sets of drawn identities in exactly the files of the real ones, so that all of their code
-can...
+opening       Opens a configured set with the reader of its format; writes synthetic sets first
+describe      What a set holds, as part of the key of its scores
+pair_set      `PairSet`: images and pairs, whatever file they come from
+bin           insightface's `.bin`: a pickle from an untrusted source, parsed without running anything in it
+lfw           LFW's `pairs.txt` and its folder of images
+parquet       Pairs in a Parquet table
+ijb           IJB-B and IJB-C: `meta/` and `loose_crop/`
+synthetic     Draws small synthetic benchmark sets in the file formats of the real ones
+files         Reads, lists and digests the files of a set
+text_columns  Text files in columns, with errors that name the line and the column
 """
 
 from typing import TYPE_CHECKING
@@ -32,10 +35,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.protocols.sets.describe import describe_set, open_pair_set, open_template_set
+    from gif_core.protocols.sets.describe import describe_set
     from gif_core.protocols.sets.files import EvaluationFiles
     from gif_core.protocols.sets.ijb import CROPS, IjbImages, IjbMeta, IjbName, describe_ijb, read_faces, read_ijb
-    from gif_core.protocols.sets.pairs import PairSet, open_pairs
+    from gif_core.protocols.sets.opening import open_pair_set, open_pairs, open_template_set
+    from gif_core.protocols.sets.pair_set import PairSet
     from gif_core.protocols.sets.synthetic import write_synthetic_bin, write_synthetic_ijb
 else:
     __getattr__ = lazy_imports(__name__)

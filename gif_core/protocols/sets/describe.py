@@ -1,11 +1,10 @@
-"""What evaluation sets hold, for keys, and where the synthetic sets among them are written."""
+"""What an evaluation set holds, as it enters the key of its scores: digests of files instead of their addresses."""
 
-from pathlib import Path
 from typing import Any, Final
 
+from gif_core.protocols.sets.bin import LARGEST_FILE
 from gif_core.protocols.sets.files import EvaluationFiles
-from gif_core.protocols.sets.ijb import IjbName, describe_ijb
-from gif_core.protocols.sets.pairs import PairSet, describe_pairs, open_pairs, read_bin
+from gif_core.protocols.sets.ijb import describe_ijb
 from schemas.evaluation import (
     EvaluationSet,
     HeldOutSet,
@@ -21,7 +20,7 @@ ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
 
 
 def describe_set(given: EvaluationSet) -> dict[str, Any]:
-    """The part of a set in the key of its scores: what its files hold instead of where they are, and its settings."""
+    """Return a set's part of the key of its scores: its settings, with digests of its files instead of addresses."""
     settings = given.model_dump(mode="json")
     if isinstance(given, HeldOutSet | SyntheticPairsSet | SyntheticIjbSet):
         return settings
@@ -31,20 +30,12 @@ def describe_set(given: EvaluationSet) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ADDRESSES} | {"label": given.title} | holds
 
 
-def open_pair_set(given: PairFileSet | LfwSet | PairTableSet | SyntheticPairsSet, folder: Path) -> PairSet:
-    """Images and pairs; a synthetic set is first written below `folder`."""
-    if not isinstance(given, SyntheticPairsSet):
-        return open_pairs(given)
-    from gif_core.protocols.sets.synthetic import write_synthetic_bin
-
-    path = write_synthetic_bin(folder / given.title, identities=given.identities, pairs=given.pairs, seed=given.seed)
-    return read_bin(str(path))
-
-
-def open_template_set(given: IjbSet | SyntheticIjbSet, folder: Path) -> tuple[str, IjbName]:
-    """Address and kind of an IJB tree; a synthetic set is first written below `folder`."""
-    if isinstance(given, IjbSet):
-        return given.path, given.name
-    from gif_core.protocols.sets.synthetic import write_synthetic_ijb
-
-    return str(write_synthetic_ijb(folder / given.title, identities=given.identities, seed=given.seed)), "IJB-C"
+def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]:
+    """Digest the files of a set of pairs by content, and a folder of images by names and sizes."""
+    names = ("path", "pairs", "images", "landmarks")
+    addresses = {name: value for name in names if (value := getattr(given, name, None))}
+    most = LARGEST_FILE if isinstance(given, PairFileSet) else None
+    holds = {name: EvaluationFiles(address).digest([""], most) for name, address in addresses.items()}
+    if isinstance(given, LfwSet):
+        holds["folder"] = EvaluationFiles(given.folder).digest_sizes()
+    return holds

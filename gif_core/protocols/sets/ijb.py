@@ -1,6 +1,7 @@
-"""The files of IJB-B and IJB-C as the field passes them on: `meta/` in text, and `loose_crop/` with the images."""
+"""IJB-B and IJB-C in insightface's layout: `meta/` with text files, and `loose_crop/` with the images."""
 
-# Shapes: N faces (an image in a template), T templates, P pairs, G templates of a gallery.
+# Shapes: N faces (an image in a template), T templates, P pairs, G templates of a gallery, B faces that are loaded,
+# 52 = five landmarks with two coordinates.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gif_core.images import are_usable, load_each, read_face
-from gif_core.protocols.sets.files import Columns, EvaluationFileError, EvaluationFiles, Kind, read_columns
+from gif_core.protocols.sets.files import EvaluationFileError, EvaluationFiles
+from gif_core.protocols.sets.text_columns import Columns, Kind, read_columns
 
 IjbName = Literal["IJB-B", "IJB-C"]
 GALLERIES: Final[dict[IjbName, tuple[str, str]]] = {"IJB-B": ("S1", "S2"), "IJB-C": ("G1", "G2")}
@@ -26,7 +28,7 @@ CROPS: Final = "loose_crop"
 
 @dataclass(frozen=True)
 class Enrolment:
-    """Templates of a gallery or of the probes, by their row, and whose each is."""
+    """The templates of a gallery or of the probes, by row, with the subject of each."""
 
     template_G: NDArray[np.int64]
     subject_G: NDArray[np.int64]
@@ -34,7 +36,7 @@ class Enrolment:
 
 @dataclass(frozen=True)
 class IjbFaces:
-    """The faces of a set before an image is opened; templates are rows 0 … T−1 in the order of their ids."""
+    """The faces of a set, without pixels; templates are rows 0 … T−1 in the order of their ids."""
 
     where: str
     images: list[str]
@@ -46,13 +48,13 @@ class IjbFaces:
     template_ids_T: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Number of faces."""
+        """Return the number of faces."""
         return len(self.images)
 
 
 @dataclass(frozen=True)
 class IjbMeta:
-    """All that is known of a set before an image is opened."""
+    """The contents of `meta/`."""
 
     faces: IjbFaces
     left_P: NDArray[np.int32]
@@ -60,11 +62,11 @@ class IjbMeta:
     same_P: NDArray[np.bool_]
     galleries: dict[str, Enrolment]
     probes: Enrolment | None
-    """None, with no galleries, when the set has no files for 1:N."""
+    """None, and no galleries, when the set has no files for 1:N."""
 
 
 def meta_files(name: IjbName) -> dict[str, str]:
-    """The files of `meta/` by what they hold."""
+    """Return the files of `meta/` by what they hold."""
     start = f"meta/{name.lower().replace('-', '')}"
     galleries = {gallery: f"{start}_1N_gallery_{gallery}.csv" for gallery in GALLERIES[name]}
     return {
@@ -77,15 +79,15 @@ def meta_files(name: IjbName) -> dict[str, str]:
 
 
 def describe_ijb(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> dict[str, str]:
-    """What a set holds, for keys: its texts by content, its images by name and size."""
+    """Digest a set for keys: its text files by content, its images by name and size."""
     present = [file for file in meta_files(name).values() if files.has(file)]
     return {"meta": files.digest(present), "images": files.digest_sizes(CROPS, crops)}
 
 
 def read_ijb(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> IjbMeta:
-    """Read `meta/`; EvaluationFileError names file, line and column of what is wrong.
+    """Read `meta/`; errors name file, line and column.
 
-    With `crops`, the listing of `loose_crop/`, that includes images that are not there.
+    With `crops`, the listing of `loose_crop/`, missing images are errors too.
     """
     faces = read_faces(files, name, crops)
     pairs = _read(files, meta_files(name)["pairs"], PAIRS)
@@ -96,7 +98,7 @@ def read_ijb(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | N
 
 
 def read_faces(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] | None = None) -> IjbFaces:
-    """Images with their templates and landmarks, without the pairs."""
+    """Read images with their templates and landmarks, without the pairs."""
     names = meta_files(name)
     faces = _read(files, names["faces"], FACES)
     if not len(faces):
@@ -111,14 +113,14 @@ def read_faces(files: EvaluationFiles, name: IjbName, crops: Mapping[str, int] |
 
 
 class IjbImages:
-    """The faces of a set, aligned by their five points."""
+    """The faces of a set, aligned by their five landmarks."""
 
     def __init__(self, files: EvaluationFiles, faces: IjbFaces) -> None:
         """Nothing is read yet."""
         self.files, self.faces = files, faces
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """RGB faces [B, 112, 112, 3], in the order asked for."""
+        """Return RGB faces [B, 112, 112, 3] in the order of `indices`."""
         return load_each(indices, self._load_one)
 
     def _load_one(self, index: int) -> NDArray[np.uint8]:
@@ -136,19 +138,19 @@ def _read(files: EvaluationFiles, name: str, kinds: dict[str, Kind]) -> Columns:
 
 
 def _check_crops(faces: Columns, crops: Mapping[str, int]) -> None:
-    """Every image must be there."""
+    """Raise if an image is not in the listing."""
     for row, image in enumerate(faces.texts("image")):
         if f"{CROPS}/{image}" not in crops:
             raise faces.fault(row, "image", f"there is no image {CROPS}/{image}")
 
 
 def _match_points(faces: Columns, points: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Landmarks [N, 5, 2] and detector scores [N] of the faces, whatever order the file of points has."""
+    """Return landmarks [N, 5, 2] and detector scores [N] of the faces; the file may be in any order."""
     names = points.table["image"].combine_chunks()
     first = pc.index_in(names, names).to_numpy()
     repeated = np.flatnonzero(first != np.arange(len(points)))
     if len(repeated):
-        raise points.fault(int(repeated[0]), "image", f"{names[int(repeated[0])]} is there twice")
+        raise points.fault(int(repeated[0]), "image", f"{names[int(repeated[0])]} is listed twice")
     found = pc.index_in(faces.table["image"], names).combine_chunks()
     if found.null_count:
         row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
@@ -162,7 +164,7 @@ def _match_points(faces: Columns, points: Columns) -> tuple[NDArray[np.float64],
 
 
 def _find_rows(table: Columns, column: str, faces: IjbFaces) -> NDArray[Any]:
-    """The rows of templates that a column names by id."""
+    """Return the rows of the templates that a column names by id."""
     rows = pc.index_in(table.table[column], pa.array(faces.template_ids_T)).combine_chunks()
     if rows.null_count:
         row = int(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False))[0])
@@ -172,7 +174,7 @@ def _find_rows(table: Columns, column: str, faces: IjbFaces) -> NDArray[Any]:
 
 
 def _read_enrolments(files: EvaluationFiles, name: IjbName, faces: IjbFaces) -> dict[str, Enrolment]:
-    """Galleries and probes; none when the set has no file of them, all when it has one."""
+    """Read galleries and probes; none if the set has none of their files, an error if it has only some."""
     named = {part: meta_files(name)[part] for part in (*GALLERIES[name], "probes")}
     if not any(files.has(file) for file in named.values()):
         return {}
@@ -189,24 +191,24 @@ def _read_enrolments(files: EvaluationFiles, name: IjbName, faces: IjbFaces) -> 
 
 
 def _check_disjoint(table: Columns, galleries: Mapping[str, Enrolment]) -> None:
-    """Nobody is in two galleries: ranks are counted once for each probe, and who is in another is an impostor."""
+    """Raise if a subject is in two galleries: it must be a mate in one of them and an impostor in the other."""
     for name, gallery in galleries.items():
         both = np.flatnonzero(np.isin(table.array("subject"), gallery.subject_G))
         if len(both):
             subject = table.array("subject")[both[0]]
-            raise table.fault(int(both[0]), "subject", f"subject {subject} is enrolled in gallery {name} too")
+            raise table.fault(int(both[0]), "subject", f"subject {subject} is also enrolled in gallery {name}")
 
 
 def _one_row_each(table: Columns, rows: NDArray[np.int64], *, is_gallery: bool) -> Enrolment:
-    """A template may have a line for each image, of one subject; a subject has one template in a gallery."""
+    """Merge the lines of each template; a template has one subject, and in a gallery a subject has one template."""
     subjects = table.array("subject")
     template_G, first_G, place = np.unique(rows, return_index=True, return_inverse=True)
     wrong = np.flatnonzero(subjects != subjects[first_G][place])
     if len(wrong):
-        raise table.fault(int(wrong[0]), "subject", "the template is another subject's further up")
+        raise table.fault(int(wrong[0]), "subject", "an earlier line gives the template another subject")
     in_order = np.sort(first_G)
     _, first = np.unique(subjects[in_order], return_index=True)
     if is_gallery and len(first) < len(in_order):
         row = int(np.delete(in_order, first).min())
-        raise table.fault(row, "subject", f"subject {subjects[row]} is enrolled by another template too")
+        raise table.fault(row, "subject", f"subject {subjects[row]} is already enrolled with another template")
     return Enrolment(template_G, subjects[first_G])

@@ -1,6 +1,6 @@
-"""Synthetic benchmark sets: drawn identities in exactly the files of the real sets."""
+"""Synthetic benchmark sets: drawn identities in the file formats of the real sets."""
 
-# Shapes: N faces, 5 landmarks of 2 coordinates.
+# Shapes: N faces, 52 = five landmarks with two coordinates, 23 = a 2 x 3 affine map.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,26 +17,26 @@ from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks, shot_of
 from gif_core.writers import PAIR_FILE, Crowd, Face, write_pair_file
 from schemas.ingestion import MOST_DRAWN
 
-FIRST_PERSON: Final = MOST_DRAWN
-"""Identities from this number on are in no dataset that the project draws to train on."""
+FIRST_IDENTITY: Final = MOST_DRAWN
+"""Identities from this number on do not occur in any synthetic training set."""
 SAMPLES: Final = 8
-"""Images of each person in the synthetic set of a `.bin`."""
+"""Images per identity in a synthetic `.bin`."""
 FOLDS: Final = 10
 PROBES: Final = 3
-"""Templates of a person that look for the one enrolled, at the most."""
+"""Maximum number of probe templates per identity."""
 LAYOUT: Final = 701
 CROP: Final = 702
-"""The second part of the seeds here."""
+"""Second element of the seeds used here."""
 LOOSENESS: Final = 1.5
-"""Side of a loose crop as a multiple of the face's."""
+"""Side of a loose crop as a multiple of the side of the face."""
 FACE_SIDES: Final = (80, 150)
 
 
 def write_synthetic_bin(folder: Path, *, identities: int, pairs: int, seed: int) -> Path:
-    """Write a `.bin` of as many pairs of one person as of two; the file's path."""
+    """Write a `.bin` with as many same as different pairs; return its path."""
     labels_N = np.repeat(np.arange(identities), SAMPLES)
     rows = pair_rows(draw_pairs(labels_N, pairs=pairs, seed=seed, folds=FOLDS)).tolist()
-    images = {row: draw_jpeg(seed, FIRST_PERSON + row // SAMPLES, row % SAMPLES) for row in sorted(set(rows))}
+    images = {row: draw_jpeg(seed, FIRST_IDENTITY + row // SAMPLES, row % SAMPLES) for row in sorted(set(rows))}
     folder.mkdir(parents=True, exist_ok=True)
     faces = (Face(row // SAMPLES, images[row]) for row in rows)
     for _ in write_pair_file(faces, Crowd([""] * identities, len(rows)), folder):
@@ -45,10 +45,10 @@ def write_synthetic_bin(folder: Path, *, identities: int, pairs: int, seed: int)
 
 
 def write_synthetic_ijb(folder: Path, *, identities: int, seed: int, name: IjbName = "IJB-C") -> Path:
-    """Write `meta/` and `loose_crop/`; the folder.
+    """Write `meta/` and `loose_crop/`; return the folder.
 
-    Everybody is enrolled in one of the two galleries by a template of several media; other templates of theirs are
-    the probes, and pairs are all of a template enrolled and a probe.
+    Every identity is enrolled in one of the two galleries with a template of several media; its other templates are
+    probes. Pairs are all combinations of an enrolled template and a probe.
     """
     for part in ("meta", CROPS):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def write_synthetic_ijb(folder: Path, *, identities: int, seed: int, name: IjbNa
 
 @dataclass(frozen=True)
 class _Face:
-    person: int
+    identity: int
     sample: int
     template: int
     media: int
@@ -76,7 +76,7 @@ class _Face:
 
 @dataclass
 class _Layout:
-    """Who is in which template and media, before anything is drawn."""
+    """Which identity is in which template and media, before anything is drawn."""
 
     faces: list[_Face] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
@@ -85,41 +85,41 @@ class _Layout:
     medias: int = 0
 
     def numbered(self) -> Iterator[tuple[int, _Face]]:
-        """The faces with the numbers of their images."""
+        """Return the faces with the numbers of their images."""
         return enumerate(self.faces, start=1)
 
-    def add_template(self, person: int, sample: int, frames: list[int]) -> int:
-        """A template of one media for each number of frames; the person's next unused sample."""
+    def add_template(self, identity: int, sample: int, frames: list[int]) -> int:
+        """Add a template with one media per number of frames; return the identity's next unused sample."""
         template = len(self.owner) + 1
-        self.owner[template] = person + 1
+        self.owner[template] = identity + 1
         for count in frames:
             self.medias += 1
-            self.faces += [_Face(person, sample + frame, template, self.medias) for frame in range(count)]
+            self.faces += [_Face(identity, sample + frame, template, self.medias) for frame in range(count)]
             sample += count
         return sample
 
 
 def _lay_out(identities: int, seed: int) -> _Layout:
     layout, rng = _Layout(), np.random.default_rng([seed, LAYOUT])
-    for person in range(identities):
-        sample = layout.add_template(person, 0, rng.integers(1, 4, 3).tolist())
+    for identity in range(identities):
+        sample = layout.add_template(identity, 0, rng.integers(1, 4, 3).tolist())
         layout.enrolled.append(len(layout.owner))
         for _ in range(rng.integers(2, PROBES + 1)):
-            sample = layout.add_template(person, sample, rng.integers(1, 4, rng.integers(1, 3)).tolist())
+            sample = layout.add_template(identity, sample, rng.integers(1, 4, rng.integers(1, 3)).tolist())
             layout.probes.append(len(layout.owner))
     return layout
 
 
 def _write_crop(folder: Path, number: int, face: _Face, seed: int) -> str:
-    """Draw one image loosely cropped; its line with the landmarks and the score of a detector."""
-    image, points_52, score = draw_loose(seed, FIRST_PERSON + face.person, face.sample)
+    """Draw one loosely cropped image; return its line of landmarks and detector score."""
+    image, points_52, score = draw_loose(seed, FIRST_IDENTITY + face.identity, face.sample)
     cv2.imwrite(str(folder / f"{number}.jpg"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     coordinates = " ".join(f"{value:.3f}" for value in points_52.ravel())
     return f"{number}.jpg {coordinates} {score:.4f}\n"
 
 
 def draw_loose(seed: int, identity: int, sample: int) -> tuple[NDArray[np.uint8], NDArray[np.float64], float]:
-    """A face somewhere in a larger image, turned and of any size; its landmarks; how sure a detector would be."""
+    """Draw a rotated and scaled face in a larger image; return the image, its landmarks and a detector score."""
     rng = np.random.default_rng([seed, CROP, identity, sample])
     side = int(rng.integers(*FACE_SIDES))
     around, angle = round(LOOSENESS * side), rng.uniform(-25, 25)
@@ -133,7 +133,7 @@ def draw_loose(seed: int, identity: int, sample: int) -> tuple[NDArray[np.uint8]
 
 
 def _detector_score(seed: int, identity: int, sample: int) -> float:
-    """Lower for faces that are turned, blurred or covered."""
+    """Return a score that is lower for turned, blurred or occluded faces."""
     shot = shot_of(seed, identity, sample)
     doubt = (
         0.5 * abs(shot.pose.yaw) + 0.4 * abs(shot.pose.pitch) + 0.15 * shot.blur + 0.2 * (shot.occlusion is not None)

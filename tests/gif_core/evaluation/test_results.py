@@ -49,7 +49,7 @@ def test_thresholds_of_another_format_are_refused_with_what_to_do(tmp_path: Path
         for name in ("scores.json", "identification.json"):
             (draft.folder / name).write_text(json.dumps({"format": FORMAT - 1, "sets": {}, "systems": {}}))
         store.publish(draft)
-    words = rf"has the format {FORMAT - 1}, and this version of GIF reads {FORMAT}: .* 'gif run --from evaluation'"
+    words = rf"has format {FORMAT - 1}, but this version of GIF reads {FORMAT}: .* 'gif run --from evaluation'"
     evaluation = store.open(ref)
     with pytest.raises(ScoresFormatError, match=rf"identification\.json {words}"):
         read_calibration(evaluation, "codes")

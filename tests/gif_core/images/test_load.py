@@ -13,7 +13,8 @@ from gif_core.images.load import LIMITS
 from gif_core.protocols.sets import EvaluationFiles, IjbImages
 from gif_core.protocols.sets.files import EvaluationFileError
 from gif_core.protocols.sets.ijb import IjbFaces
-from gif_core.protocols.sets.pairs import EncodedImages, FolderImages
+from gif_core.protocols.sets.lfw import FolderImages
+from gif_core.protocols.sets.pair_set import EncodedImages
 
 POINTS = np.array([[30.0, 40], [70, 40], [50, 60], [35, 80], [65, 80]])
 SIDE = 32_000

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gif_core.protocols.sets import bin as pair_files
 from gif_core.protocols.sets import open_pairs
 from gif_core.protocols.sets.bin import PairFileError
+from gif_core.protocols.sets.describe import describe_pairs
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.protocols.sets.pairs import describe_pairs
 from gif_core.writers import Crowd, Face, write_pair_file
 from schemas.errors import GifError
 from schemas.evaluation import PairFileSet
@@ -34,7 +34,7 @@ def read(folder: Path, content: bytes) -> tuple[list[bytes], list[bool]]:
 
 
 def read_file(path: Path) -> tuple[list[bytes], list[bool]]:
-    """As evaluation reads it: the images of all pairs in their order, and whether they are of one person."""
+    """As evaluation reads it: the images of all pairs in their order, and whether each pair is of one identity."""
     found = open_pairs(PairFileSet(path=str(path)))
     rows = np.stack([found.pairs.left, found.pairs.right], axis=1).ravel()
     contents = found.images.contents  # type: ignore[attr-defined]
@@ -132,13 +132,13 @@ def test_whatever_else_it_would_call_is_refused_and_not_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, protocol: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PairFileError, match="which it has no need of"):
+    with pytest.raises(PairFileError, match="which is not allowed"):
         read(tmp_path, pickle.dumps(([call, b"b"], [True]), protocol))
     assert [path.name for path in tmp_path.iterdir()] == ["some.bin"]
 
 
 def test_the_refusal_says_which_file_and_which_function(tmp_path: Path) -> None:
-    with pytest.raises(GifError, match=r"some\.bin is not a file of pairs: it asks for posix\.system"):
+    with pytest.raises(GifError, match=r"some\.bin is not a file of pairs: it refers to posix\.system"):
         read(tmp_path, pickle.dumps(([Call(os.system, "true")], [])))
 
 
@@ -159,8 +159,8 @@ def test_the_refusal_says_which_file_and_which_function(tmp_path: Path) -> None:
         (b"", "no pickle opcode at byte 0"),
         (b"\xff\xd8\xff", "no pickle opcode at byte 0"),
         (b"](", "no pickle opcode at byte 2"),
-        (b"]cos", "cut off"),
-        (b"]cos\nsystem", "cut off"),
+        (b"]cos", "truncated"),
+        (b"]cos\nsystem", "truncated"),
     ],
 )
 def test_other_opcodes_and_ways_to_a_function_are_refused(
@@ -213,17 +213,17 @@ def test_an_array_with_fewer_bytes_than_its_shape_is_refused(tmp_path: Path) -> 
         ((IMAGES, SAME, []), "does not hold"),
         (IMAGES, "does not hold"),
         ((tuple(IMAGES), SAME), "does not hold"),
-        ((IMAGES, [1, 0]), "true and false"),
-        ((IMAGES, []), "true and false"),
-        (([], []), "true and false"),
+        ((IMAGES, [1, 0]), "True and False"),
+        ((IMAGES, []), "True and False"),
+        (([], []), "True and False"),
         ((IMAGES[:3], SAME), "3 images for 2 pairs"),
         ((["text", *IMAGES[1:]], SAME), "are bytes"),
         (([b"", *IMAGES[1:]], SAME), "are bytes"),
         ((IMAGES, [np.float64(1), np.float64(0)]), "uint8"),
-        ((IMAGES, [np.uint8(1), np.uint8(0)]), "neither true nor false"),
+        ((IMAGES, [np.uint8(1), np.uint8(0)]), "not a bool"),
     ],
 )
-def test_values_that_are_no_pairs_are_refused(tmp_path: Path, value: object, words: str) -> None:
+def test_values_other_than_pairs_are_refused(tmp_path: Path, value: object, words: str) -> None:
     with pytest.raises(PairFileError, match=words):
         read(tmp_path, pickle.dumps(value, 4))
 
@@ -301,7 +301,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -
         file.truncate(pair_files.LARGEST_FILE + 1)
     for use in (open_pairs, describe_pairs):
         tracemalloc.start()
-        with pytest.raises(EvaluationFileError, match=r"some\.bin has more than 4,294,967,296 bytes: it is not read"):
+        with pytest.raises(EvaluationFileError, match=r"some\.bin is larger than the limit of 4,294,967,296 bytes"):
             use(PairFileSet(path=str(path)))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
         tracemalloc.stop()

@@ -186,14 +186,14 @@ def test_equal_scores_are_no_hit() -> None:
     assert result.cmc[:2].tolist() == [0.0, 0.5]
 
 
-def test_probes_who_are_all_enrolled_have_ranks_but_no_false_positive_rate() -> None:
+def test_probes_that_are_all_enrolled_have_ranks_but_no_false_positive_rate() -> None:
     galleries = {"G1": Enrolment(np.array([0, 1]), np.array([5, 6]))}
     result = identify_templates(np.eye(2)[[0, 1, 0, 1]], galleries, Enrolment(np.array([2, 3]), np.array([5, 6])))
     assert result.tpir_at_fpir == {}
     assert result.cmc[0] == 1
 
 
-def test_probes_of_whom_nobody_is_enrolled_are_undefined() -> None:
+def test_probes_without_an_enrolled_subject_are_undefined() -> None:
     galleries = {"G1": Enrolment(np.array([0]), np.array([5]))}
     with pytest.raises(UndefinedMetricsError, match="no probe has its subject in gallery G1"):
         identify_templates(np.eye(2), galleries, Enrolment(np.array([1]), np.array([6])))

@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from gif_core.protocols.sets import EvaluationFiles, IjbImages, IjbName, describe_ijb, read_ijb
-from gif_core.protocols.sets import files as evaluation_files
+from gif_core.protocols.sets import EvaluationFiles, IjbImages, IjbName, describe_ijb, read_ijb, text_columns
 from gif_core.protocols.sets.files import EvaluationFileError
 from schemas.errors import GifError
 
@@ -85,19 +84,35 @@ def one_point(image: int, points: str) -> str:
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
-        ("face_tid_mid.txt", "1.jpg 7 100\n2.jpg x 100\n", r"line 2, column 2 \(template\): a whole .*, not 'x'"),
+        (
+            "face_tid_mid.txt",
+            "1.jpg 7 100\n2.jpg x 100\n",
+            r"line 2, column 2 \(template\): expected .*, got 'x'",
+        ),
         ("face_tid_mid.txt", "1.jpg 7 100\n2.jpg 7\n", r"line 2: column 3 \(media\) is missing"),
-        ("face_tid_mid.txt", "1.jpg 7 100\n\n2.jpg 7 100 5\n", r"line 3: column 4 is one too many"),
+        (
+            "face_tid_mid.txt",
+            "1.jpg 7 100\n\n2.jpg 7 100 5\n",
+            r"line 3: expected 3 columns .*, got 4",
+        ),
         ("face_tid_mid.txt", "1.jpg 7.5 100\n", r"line 1, column 2 \(template\)"),
         ("face_tid_mid.txt", "1.jpg 99999999999999999999 1\n", r"line 1, column 2 \(template\)"),
-        ("face_tid_mid.txt", "1.jpg 1_0 1\n", r"line 1, column 2 \(template\): a whole number .* not '1_0'"),
-        ("face_tid_mid.txt", "1.jpg \u0667 1\n", r"line 1, column 2 \(template\): a whole number .* not '\u0667'"),
+        ("face_tid_mid.txt", "1.jpg 1_0 1\n", r"line 1, column 2 \(template\): expected a whole number, got '1_0'"),
+        (
+            "face_tid_mid.txt",
+            "1.jpg \u0667 1\n",
+            r"line 1, column 2 \(template\): expected .*, got '\u0667'",
+        ),
         ("face_tid_mid.txt", "\n", r"names no image"),
         ("face_tid_mid.txt", "1.jpg 7 1\n\n5.jpg 7 1\n", r"line 3, column 1 \(image\): 5.jpg has no line in .*5pts"),
         ("name_5pts_score.txt", f"1.jpg {POINTS}\n", r"line 1: column 12 \(detector score\) is missing"),
-        ("name_5pts_score.txt", f"1.jpg {POINTS} nan\n", r"line 1, column 12 \(detector score\): a finite number"),
-        ("name_5pts_score.txt", f"1.jpg {POINTS.replace('60.6', 'o')} 1\n", r"line 1, column 7 \(y3\).* not 'o'"),
-        ("name_5pts_score.txt", f"1.jpg {POINTS} 1_0.5\n", r"line 1, column 12 \(detector score\).* not '1_0\.5'"),
+        (
+            "name_5pts_score.txt",
+            f"1.jpg {POINTS} nan\n",
+            r"line 1, column 12 \(detector score\): expected a finite",
+        ),
+        ("name_5pts_score.txt", f"1.jpg {POINTS.replace('60.6', 'o')} 1\n", r"line 1, column 7 \(y3\).* got 'o'"),
+        ("name_5pts_score.txt", f"1.jpg {POINTS} 1_0.5\n", r"line 1, column 12 \(detector score\).* got '1_0\.5'"),
         ("name_5pts_score.txt", one_point(3, "5 5 " * 5), r"line 3, column 2 \(x1\): no face can be aligned by these"),
         ("name_5pts_score.txt", one_point(4, "1e300 -1e300 " * 5), r"line 4, column 2 \(x1\): no face can be aligned"),
         ("name_5pts_score.txt", one_point(2, "1e300 1 -1e300 1 3 4 5 6 7 8 "), r"line 2, column 2 \(x1\): no face can"),
@@ -106,19 +121,27 @@ def one_point(image: int, points: str) -> str:
             f"1.jpg {POINTS} 1\n1.jpg {POINTS} 1\n",
             r"line 2, column 1 \(image\): 1.jpg is .*twice",
         ),
-        ("template_pair_label.txt", "7 3 1\n7 3 2\n", r"line 2, column 3 \(same\): 0 or 1 is expected, not '2'"),
+        ("template_pair_label.txt", "7 3 1\n7 3 2\n", r"line 2, column 3 \(same\): expected 0 or 1, got '2'"),
         ("template_pair_label.txt", "7 3 1\n8 3 1\n", r"line 2, column 1 \(first template\): template 8 has no image"),
         ("template_pair_label.txt", "7 3 1\n\n\n7 4 1\n", r"line 4, column 2 \(second template\): template 4 has"),
         ("template_pair_label.txt", "7 3 1\n7,3,1\n", r"line 2: column 2 \(second template\) is missing"),
         ("1N_gallery_G1.csv", "T,S\n7,70\n9,71\n", r"line 3, column 1 \(template\): template 9 has no image"),
         ("1N_gallery_G1.csv", "T,S\n7\n", r"line 2: column 2 \(subject\) is missing"),
-        ("1N_gallery_G1.csv", "T,S\n7,a\n", r"line 2, column 2 \(subject\): a whole number is expected"),
-        ("1N_gallery_G1.csv", "T,S\n7,70\n7,71\n", r"line 3, column 2 \(subject\): the template is another"),
-        ("1N_gallery_G1.csv", "T,S\n7,70\n3,70\n", r"line 3, column 2 \(subject\): subject 70 is enrolled by another"),
-        ("1N_gallery_G2.csv", "T,S\n12,71\n3,70\n", r"line 3, column 2 \(subject\): subject 70 .* in gallery G1 too"),
+        ("1N_gallery_G1.csv", "T,S\n7,a\n", r"line 2, column 2 \(subject\): expected a whole number"),
+        (
+            "1N_gallery_G1.csv",
+            "T,S\n7,70\n7,71\n",
+            r"line 3, column 2 \(subject\): an earlier line gives",
+        ),
+        ("1N_gallery_G1.csv", "T,S\n7,70\n3,70\n", r"line 3, column 2 \(subject\): subject 70 is already enrolled"),
+        (
+            "1N_gallery_G2.csv",
+            "T,S\n12,71\n3,70\n",
+            r"line 3, column 2 \(subject\): subject 70 .* in gallery G1",
+        ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_with_file_line_and_column(
+def test_what_is_wrong_with_a_file_is_reported_with_file_line_and_column(
     tmp_path: Path, file: str, text: str, words: str
 ) -> None:
     files = write_tree(tmp_path, **{file.replace(".", "__"): text})
@@ -131,7 +154,7 @@ def test_what_is_wrong_with_a_file_is_told_with_file_line_and_column(
 def test_files_of_many_blocks_are_read_and_their_faults_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(evaluation_files, "BLOCK", block)
+    monkeypatch.setattr(text_columns, "BLOCK", block)
     changed = TREE["template_pair_label.txt"].replace("\n", "\n\n") + "7  12 1"
     meta = read_ijb(write_tree(tmp_path, template_pair_label__txt=changed), "IJB-C")
     assert meta.same_P.tolist() == [True, False, False, True]
@@ -150,7 +173,7 @@ def test_galleries_and_probes_without_a_line_are_refused(tmp_path: Path, file: s
         read_ijb(files, "IJB-C")
 
 
-def test_images_that_are_not_listed_are_told_with_file_and_line(tmp_path: Path) -> None:
+def test_images_that_are_not_listed_are_reported_with_file_and_line(tmp_path: Path) -> None:
     files = write_tree(tmp_path)
     for number in (1, 2, 4):
         (tmp_path / f"loose_crop/{number}.jpg").touch()

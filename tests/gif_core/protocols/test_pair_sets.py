@@ -12,8 +12,8 @@ import pytest
 from gif_core.protocols import UndefinedMetricsError, check_pairs
 from gif_core.protocols.sets import PairSet, open_pairs
 from gif_core.protocols.sets.bin import PairFileError
+from gif_core.protocols.sets.describe import describe_pairs
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.protocols.sets.pairs import describe_pairs
 from gif_core.writers import Crowd, Face, write_pair_file
 from schemas.evaluation import LfwSet, PairFileSet, PairTableSet
 
@@ -45,9 +45,9 @@ def test_a_bin_gives_its_pairs_and_each_image_once(tmp_path: Path) -> None:
     assert len(found.images.contents) == 3  # type: ignore[attr-defined]
 
 
-def test_a_bin_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_file_that_is_no_bin_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(PairFileError, match=r"x\.bin is not a file of pairs: it asks for os\.system"):
+    with pytest.raises(PairFileError, match=r"x\.bin is not a file of pairs: it refers to os\.system"):
         open_pairs(PairFileSet(path=str(tmp_path / "x.bin")))
     with pytest.raises(FileNotFoundError, match=r"there is no file .*y\.bin"):
         open_pairs(PairFileSet(path=str(tmp_path / "y.bin")))
@@ -61,10 +61,10 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not REAL_FILES, reason="the real files are not there")
 @pytest.mark.parametrize("path", REAL_FILES, ids=lambda path: path.name)
-def test_a_real_file_whose_pairs_are_all_of_one_person_has_no_far(path: Path) -> None:
+def test_a_real_file_of_same_pairs_only_has_no_far(path: Path) -> None:
     pairs = open_pairs(PairFileSet(path=str(path)))
     assert len(pairs.pairs) == 749
-    with pytest.raises(UndefinedMetricsError, match="all 749 pairs are of one person: FAR is undefined"):
+    with pytest.raises(UndefinedMetricsError, match="all 749 pairs are same pairs: FAR is undefined"):
         check_pairs(pairs.pairs.same, 10)
 
 
@@ -91,14 +91,14 @@ def test_the_first_line_may_be_missing_and_blanks_may_separate(tmp_path: Path) -
     [
         ("1\t1\nAnn_Lee\t1\t2\n", r"pairs\.txt, line 2, column 3: there is no image Ann_Lee/Ann_Lee_0002\.jpg"),
         ("1\t1\nAnn_Lee\t1\tBob\t12\n", r"pairs\.txt, line 2, column 4: there is no image Bob/Bob_0012"),
-        ("1\t1\nAnn_Lee\t1\tx\n", r"line 2, column 3: 'x' is no number"),
+        ("1\t1\nAnn_Lee\t1\tx\n", r"line 2, column 3: 'x' is not a number"),
         ("1\t1\nAnn_Lee\t1\n", r"line 2: a pair has three columns .* not 2"),
-        ("10\t300\nAnn_Lee\t1\t4\n", r"line 1: it announces 10 × \(300 \+ 300\) pairs and has 1"),
+        ("10\t300\nAnn_Lee\t1\t4\n", r"line 1: announces 10 × \(300 \+ 300\) pairs, but there are 1"),
         ("10\t300\n", r"names no pair"),
         ("", r"names no pair"),
     ],
 )
-def test_what_is_wrong_with_pairs_txt_is_told_with_line_and_column(tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_wrong_with_pairs_txt_is_reported_with_line_and_column(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(EvaluationFileError, match=words):
         open_pairs(write_lfw(tmp_path, text))
 
@@ -114,7 +114,7 @@ def test_lfw_images_are_aligned_by_landmarks(tmp_path: Path) -> None:
     assert aligned[49:55, 36:41].mean() > 150
     (tmp_path / "points.txt").write_text("Other/Other_0001.jpg 100 110 150 110 125 140 105 165 145 165\n")
     found = open_pairs(given.model_copy(update={"landmarks": str(tmp_path / "points.txt")}))
-    with pytest.raises(EvaluationFileError, match=r"Ann_Lee_0001\.jpg has no line in the file of landmarks"):
+    with pytest.raises(EvaluationFileError, match=r"Ann_Lee_0001\.jpg is not in the file of landmarks"):
         found.images.load(np.array([0]))
 
 
@@ -139,15 +139,15 @@ def test_a_table_of_row_numbers_takes_images_from_another(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"left": [b"a"], "same": [True]}, "there is no column 'right'; it has: left, same"),
+        ({"left": [b"a"], "same": [True]}, "has no column 'right'; its columns are left, same"),
         ({"left": [b"a"], "right": [b"b"], "same": [1]}, "column 'same' must hold true and false, not int64"),
-        ({"left": [b"a", None], "right": [b"b"] * 2, "same": [True] * 2}, "row 1, column 'left': there is nothing"),
-        ({"left": [b"a", b""], "right": [b"b"] * 2, "same": [True] * 2}, "column 'left', row 1: there is no image"),
+        ({"left": [b"a", None], "right": [b"b"] * 2, "same": [True] * 2}, "row 1, column 'left': the value is missing"),
+        ({"left": [b"a", b""], "right": [b"b"] * 2, "same": [True] * 2}, "column 'left', row 1: the image is empty"),
         ({"left": ["a"], "right": [b"b"], "same": [True]}, "column 'left': images are bytes, .* not string"),
         ({"left": [0], "right": [1], "same": [True]}, "column 'left': images are bytes, .* not int64"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_with_its_column(
+def test_what_is_wrong_with_a_table_is_reported_with_its_column(
     tmp_path: Path, columns: dict[str, object], words: str
 ) -> None:
     with pytest.raises(EvaluationFileError, match=rf"p\.parquet.*{words}"):
@@ -163,7 +163,7 @@ def test_row_numbers_beyond_the_images_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.parquet").write_bytes(b"PAR1 or so")
-    with pytest.raises(EvaluationFileError, match="is not a Parquet file that can be read"):
+    with pytest.raises(EvaluationFileError, match="is not a readable Parquet file"):
         open_pairs(PairTableSet(path=str(tmp_path / "p.parquet")))
 
 

@@ -19,7 +19,7 @@ from gif_core.protocols.sets import (
     write_synthetic_bin,
     write_synthetic_ijb,
 )
-from gif_core.protocols.sets.synthetic import FIRST_PERSON, draw_loose
+from gif_core.protocols.sets.synthetic import FIRST_IDENTITY, draw_loose
 from gif_core.synthetic import draw_face, find_landmarks, identity_attributes, shot_of
 from gif_core.synthetic.attributes import Person
 from gif_core.synthetic.canvas import Canvas, ellipse, on_face
@@ -87,8 +87,8 @@ def test_loose_crops_need_aligning_and_come_out_as_the_face_drawn_upright(
     """Aligning the loose crop gives about what aligning the drawing itself gives, and far from the crop as it is."""
     aligned = IjbImages(files, meta.faces).load(np.arange(8))
     for number, points in enumerate(meta.faces.points_N52[:8]):
-        face = draw_face(0, FIRST_PERSON, number)
-        expected = align(face, find_landmarks(0, FIRST_PERSON, number))
+        face = draw_face(0, FIRST_IDENTITY, number)
+        expected = align(face, find_landmarks(0, FIRST_IDENTITY, number))
         crop = cv2.imread(files.where(f"loose_crop/{number + 1}.jpg"))[..., ::-1]
         unaligned = cv2.resize(crop, (112, 112), interpolation=cv2.INTER_AREA)
         middle = slice(36, 100)
@@ -116,7 +116,7 @@ def test_landmarks_are_where_the_canvas_paints_their_features() -> None:
 
 def test_a_loose_crop_is_larger_than_its_face_and_holds_all_landmarks() -> None:
     for sample in range(20):
-        image, points, score = draw_loose(0, FIRST_PERSON, sample)
+        image, points, score = draw_loose(0, FIRST_IDENTITY, sample)
         assert image.shape[0] >= 120
         assert (points > 0).all()
         assert (points < image.shape[0]).all()
@@ -124,6 +124,6 @@ def test_a_loose_crop_is_larger_than_its_face_and_holds_all_landmarks() -> None:
 
 
 def test_no_source_can_draw_the_identities_of_a_synthetic_set() -> None:
-    assert SyntheticSource(identities=FIRST_PERSON).identities == FIRST_PERSON, "whose last has a lower number"
+    assert SyntheticSource(identities=FIRST_IDENTITY).identities == FIRST_IDENTITY, "whose last has a lower number"
     with pytest.raises(ValidationError, match="less than or equal to 1000000"):
-        SyntheticSource(identities=FIRST_PERSON + 1)
+        SyntheticSource(identities=FIRST_IDENTITY + 1)

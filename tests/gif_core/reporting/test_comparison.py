@@ -211,7 +211,7 @@ def test_scores_of_another_format_say_so_and_do_not_spoil_a_report(
     with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
         (draft.folder / "scores.json").write_text(json.dumps({"format": FORMAT - 1, "sets": {}}))
         run.store.publish(draft, replace=True)
-    with pytest.raises(GifError, match=rf"scores\.json has the format {FORMAT - 1}, .* 'gif run --from evaluation'"):
+    with pytest.raises(GifError, match=rf"scores\.json has format {FORMAT - 1}, .* 'gif run --from evaluation'"):
         load_run(run.store, key_of(run))
     assert load_beside(run.store, [key_of(run)]) == []
     assert "not shown beside this run" in caplog.text
