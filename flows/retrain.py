@@ -1,4 +1,4 @@
-"""The flow `retrain`: new data → a challenger → the better of the two is champion."""
+"""The flow `retrain`: new data → a challenger → champion or challenger is kept, by the rule in `promotion`."""
 
 import logging
 from functools import partial
@@ -14,11 +14,11 @@ from gif_core.retraining import (
     challenger_config,
     check_separation,
     choose_codes,
-    enter_first,
+    current_ingestion,
     extend_codes,
-    find_verdict,
+    find_earlier_verdict,
     open_champion,
-    sources_now,
+    record_first,
 )
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.loading import load_config
@@ -30,7 +30,7 @@ from tasks.retraining import decide, show_result
 
 logger = logging.getLogger(__name__)
 SEPARATION: StageName = "separation"
-"""From here on a challenger depends on the champion."""
+"""The first stage of a challenger that depends on the champion."""
 
 
 @flow(name="retrain", validate_parameters=True)
@@ -39,12 +39,12 @@ def retrain(
     policy: RetrainingPolicy = RetrainingPolicy(),  # noqa: B008 - frozen; Prefect's form shows its fields
     force: bool = False,
 ) -> RetrainingResult:
-    """Train a challenger when the sources hold something new, and promote it if it is better than the champion.
+    """Train a challenger when the sources have changed, and promote it if it is better than the champion.
 
     Args:
         config: A preset's name, a YAML file's path, or the settings themselves, on top of their `preset`.
-        policy: When codes are extended, how the challenger learns, and what it must show.
-        force: Train and compare a challenger although nothing is new.
+        policy: When codes are extended, how the challenger is trained, and when it is promoted.
+        force: Train and compare a challenger even if the sources have not changed.
     """
     settings = load_config(config)
     load_credentials(settings.store)
@@ -58,23 +58,23 @@ def retrain(
 
 def _retrain(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy, *, force: bool) -> RetrainingResult:
     if settle(store, policy.tag):
-        logger.warning("the tag %s was behind the last decision and has been moved", policy.tag)
+        logger.warning("the tag %s did not match the last decision and was moved", policy.tag)
     model = find_champion(store, policy.tag)
     if model is None:
-        return _crown_first(store, config, policy)
+        return _make_first_champion(store, config, policy)
     champion = open_champion(store, model)
     history = read_history(store, policy.tag)
-    known = find_verdict(sources_now(store, config).key, champion, history)
-    if known and not force:
-        return RetrainingResult(outcome="nothing_new", message=f"nothing new: {known}")
+    reason = find_earlier_verdict(current_ingestion(store, config).key, champion, history)
+    if reason and not force:
+        return RetrainingResult(outcome="nothing_new", message=f"nothing new: {reason}")
     return _challenge(store, config, champion, policy, since=len(history))
 
 
-def _crown_first(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy) -> RetrainingResult:
-    """Without a champion the run's own model becomes it; what is stored already is reused."""
+def _make_first_champion(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy) -> RetrainingResult:
+    """Without a champion, run all stages and make the model champion; stored artifacts are reused."""
     record = continue_run(store, begin_run(store, config), config, STAGES)
     refs = refs_of(store, record)
-    decision = enter_first(
+    decision = record_first(
         store,
         policy.tag,
         refs["training"].key,
@@ -91,7 +91,7 @@ def _crown_first(store: ArtifactStore, config: RunConfig, policy: RetrainingPoli
 def _challenge(
     store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy, *, since: int
 ) -> RetrainingResult:
-    """Train a challenger on the sources as they are now, measure both models on its sets, and decide."""
+    """Train a challenger on the current sources, evaluate both models on its sets, and decide."""
     record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
     record, codes = _settle_codes(store, record, config, champion, policy)
     with ending_recorded(store, record):
@@ -101,20 +101,19 @@ def _challenge(
     refs = refs_of(store, record)
     if refs["training"] == champion.training.ref:
         return RetrainingResult(
-            outcome="nothing_new", message=f"these settings and sources give {refs['training']} again"
+            outcome="nothing_new", message=f"these settings and sources produce the champion {refs['training']} again"
         )
     scores["challenger"] = refs["evaluation"]
     models = {"champion": champion.training.ref, "challenger": refs["training"]}
     about = {"ingestion": refs["ingestion"].key, "run_id": record.run_id, "codes": codes, "fine_tuned": fine_tuned}
-    about["since"] = since
-    decision: Decision = decide(config.store, policy, models, scores, about)
-    return _tell(decision, models)
+    decision: Decision = decide(config.store, policy, models, scores, about | {"since": since})
+    return _result_of(decision, models)
 
 
 def _settle_codes(
     store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion, policy: RetrainingPolicy
 ) -> tuple[RunRecord, CodesChoice]:
-    """Extend the codes or rebuild them; the separation is known once the new vectors are placed."""
+    """Choose between extending and rebuilding codes; extension is checked once the new vectors are placed."""
     with ending_recorded(store, record):
         faces = store.open(refs_of(store, record)["ingestion"])
         choice = choose_codes(store, config, champion, faces, policy.codes)
@@ -128,7 +127,7 @@ def _settle_codes(
 
 
 def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion) -> ArtifactRef:
-    """The champion's scores on the sets of the challenger; stored like any others."""
+    """Evaluate the champion on the sets of the challenger; the scores are stored like any others."""
     own = {each.ref.stage: each.ref for each in (champion.separation, champion.tokenization, champion.training)}
     at_work = record.model_copy(update={"current": "evaluation"})
     with ending_recorded(store, at_work):
@@ -136,9 +135,10 @@ def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfi
     return ref
 
 
-def _tell(decision: Decision, models: dict[str, ArtifactRef]) -> RetrainingResult:
+def _result_of(decision: Decision, models: dict[str, ArtifactRef]) -> RetrainingResult:
+    """Describe a decision about a challenger."""
     if decision.champion == models["challenger"].key:
         message = f"{models['challenger']} is the new {decision.tag} instead of {models['champion']}"
         return RetrainingResult(outcome="promoted", message=f"{message}: {decision.because}", decision=decision)
-    message = f"{models['champion']} stays {decision.tag}, {models['challenger']} is refused"
+    message = f"{models['champion']} stays {decision.tag}, {models['challenger']} is not promoted"
     return RetrainingResult(outcome="kept", message=f"{message}: {decision.because}", decision=decision)

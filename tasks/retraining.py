@@ -1,4 +1,4 @@
-"""The decision about a challenger as a task, and what Prefect's UI shows of it."""
+"""The decision about a challenger as a Prefect task, and its result in the log and Prefect's UI."""
 
 import logging
 from typing import Any
@@ -8,8 +8,8 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.tasks import exponential_backoff
 
+from gif_core import retraining
 from gif_core.artifacts import ArtifactStore
-from gif_core.retraining import compare, enter_verdict, judge
 from gif_core.runtime import metric_name, percent, set_name
 from schemas.artifacts import ArtifactRef
 from schemas.retraining import CodesChoice, Compared, Decision, RetrainingPolicy, RetrainingResult
@@ -35,35 +35,19 @@ def decide(
     scores: dict[str, ArtifactRef],
     about: dict[str, Any],
 ) -> Decision:
-    """Compare champion and challenger on the same sets, enter the verdict, and let the tag follow."""
-    store = ArtifactStore(store_address)
-    metrics = compare(store.open(scores["champion"]), store.open(scores["challenger"]), policy.promotion)
-    promoted, because = judge(metrics)
-    winner = "challenger" if promoted else "champion"
-    return enter_verdict(
-        store,
-        policy.tag,
-        champion=models["champion"].key,
-        challenger=models["challenger"].key,
-        promoted=promoted,
-        because=because,
-        evaluation=scores[winner].key,
-        evaluations={name: ref.key for name, ref in scores.items()},
-        metrics=metrics,
-        policy=policy.model_dump(mode="json"),
-        **about,
-    )
+    """Compare champion and challenger on the same sets, record the verdict and move the tag."""
+    return retraining.decide(ArtifactStore(store_address), policy, models, scores, about)
 
 
 def show_result(result: RetrainingResult) -> None:
-    """Tell the log and Prefect's UI what was decided and why."""
+    """Show the decision and its reason in the log and in Prefect's UI."""
     logger.info("%s", result.message)
     with warn_of_prefect("the decision"):
         create_markdown_artifact(key=ARTIFACT, markdown=describe_result(result), description=result.message[:200])
 
 
 def describe_result(result: RetrainingResult) -> str:
-    """Markdown: the outcome, the metrics side by side, what was done about the codes."""
+    """Return the outcome, the compared metrics and the choice of codes as Markdown."""
     lines = [result.message[:1].upper() + result.message[1:] + "."]
     entry = result.decision
     if entry is None:
@@ -72,7 +56,7 @@ def describe_result(result: RetrainingResult) -> str:
     if entry.codes:
         lines += ["", *_describe_codes(entry.codes, fine_tuned=bool(entry.fine_tuned))]
     if entry.metrics:
-        lines += ["", "| metric | champion | challenger | difference by chance | |", "|---|---|---|---|---|"]
+        lines += ["", "| metric | champion | challenger | interval of the difference | |", "|---|---|---|---|---|"]
         lines += [_metric_row(row) for row in entry.metrics]
     return "\n".join(lines)
 
@@ -84,14 +68,14 @@ def _metric_row(row: Compared) -> str:
 
 
 def _describe_codes(codes: CodesChoice, *, fine_tuned: bool) -> list[str]:
-    done = "Codes were extended" if codes.action == "extend" else "Codes were made anew"
-    learned = "fine-tuned from the champion" if fine_tuned else "trained anew"
-    lines = [f"{done}: {codes.because}. The challenger was {learned}."]
+    action = "Codes were extended" if codes.action == "extend" else "Codes were rebuilt"
+    start = "fine-tuned from the champion" if fine_tuned else "trained from scratch"
+    lines = [f"{action}: {codes.because}. The challenger was {start}."]
     metrics = {
         "identities": codes.identities,
         "new identities": codes.new_identities,
-        "share of the code tree": None if codes.occupancy is None else f"{codes.occupancy:.1%}",
-        "least distance of code vectors": codes.separation,
-        "the same when codes were last made anew": codes.separation_before,
+        "share of codes used": None if codes.occupancy is None else f"{codes.occupancy:.1%}",
+        "minimum distance of code vectors": codes.separation,
+        "the same when codes were last rebuilt": codes.separation_before,
     }
     return [*lines, *(f"- {name}: {value}" for name, value in metrics.items() if value is not None)]

@@ -20,8 +20,8 @@ PAIRS: Final = pa.schema(
         ("set", pa.string()),
         ("pair", pa.int64()),
         ("same", pa.bool_()),
-        ("left_person", pa.int64()),
-        ("right_person", pa.int64()),
+        ("left_identity", pa.int64()),
+        ("right_identity", pa.int64()),
         ("score", pa.float64()),
     ]
 )
@@ -30,7 +30,7 @@ SEARCHES: Final = pa.schema(
     [
         ("set", pa.string()),
         ("gallery", pa.string()),
-        ("person", pa.int64()),
+        ("identity", pa.int64()),
         ("enrolled", pa.bool_()),
         ("own", pa.float64()),
         ("other", pa.float64()),

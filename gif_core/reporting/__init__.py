@@ -1,14 +1,14 @@
-"""Reporting: all artifacts of a run become one HTML page, and runs are compared.
+"""Reporting: how the artifacts of a run become one HTML page, and how runs are compared.
 
-comparison        Which evaluations of a store can stand side by side
-comparison_table  Runs side by side as a table of text: a column for each run, a row for each difference, score and cost
-head_cost         What a training head holds, computed: its parameters, and the memory of a step against the number o...
-headlines         A run in a few lines of text, from its manifests alone: no file of an artifact is opened
-page              Reporting: all artifacts of a run → one HTML page that needs no network
-plots             The report's metrics: plain arrays in, a plotly metric out
-published         Published metrics that scores stand beside: of the paper and of its peers, as they are printed
-scored_runs       Runs side by side: what differs in their settings, scores and cost
-sections/         Sections of the report: what each one reads from the artifacts of a run.
+page         `write_report`, `write_comparison`: fills the templates; lists the sections
+sections/    The values each section shows: glance, scores, faces, vectors, codes, training, lineage
+plots        The plotly figures: arrays in, figures out
+published    Metrics that the paper and its peers report
+head_cost    Parameters and memory of heads, computed from the number of identities
+scored_runs  Finds comparable evaluations in the store and loads them with settings, scores and cost
+comparison   `tabulate`: runs side by side as a table of text
+headlines    A run in a few lines of text, from its manifests alone
+templates/   HTML, CSS and JavaScript of the pages
 """
 
 from typing import TYPE_CHECKING
@@ -30,11 +30,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.reporting.comparison import Scored, find_comparable, find_evaluation
-    from gif_core.reporting.comparison_table import Table, tabulate
+    from gif_core.reporting.comparison import Table, tabulate
     from gif_core.reporting.head_cost import size_of_rows
     from gif_core.reporting.headlines import headline_rows
     from gif_core.reporting.page import write_comparison, write_report
-    from gif_core.reporting.scored_runs import load_beside, load_run
+    from gif_core.reporting.scored_runs import Scored, find_comparable, find_evaluation, load_beside, load_run
 else:
     __getattr__ = lazy_imports(__name__)

@@ -1,6 +1,7 @@
-"""What a training head holds, computed: its parameters, and the memory of a step against the number of identities."""
+"""Parameters and memory of training heads, computed from the number of identities.
 
-# Letters: m identities, d dimensions, l tokens of v values, B images in a batch.
+Symbols: m identities, d dimensions, l tokens of v values.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,24 +13,24 @@ from schemas.training import TrainingConfig
 
 FLOAT_BYTES: Final = 4
 MOMENTS: Final = {"sgd": 1, "adamw": 2}
-"""Numbers that an optimizer keeps of each parameter."""
+"""Numbers that an optimizer stores per parameter."""
 SAMPLE_RATE: Final = 0.1
-"""Of PartialFC where a run has none of its own: the rate of insightface's published measurements."""
+"""Sample rate of PartialFC in the curves of other heads: that of insightface's published measurements."""
 
 
 @dataclass(frozen=True)
 class HeadSize:
-    """A head's parameters, those of them that a step changes, and its logits for one image."""
+    """The parameters of a head, those that a step updates, and the logits of one image."""
 
     parameters: int
     in_a_step: int
     logits: int
 
     def step_bytes(self, config: TrainingConfig) -> int:
-        """Memory at the peak of a step, all in fp32.
+        """Return the peak memory of a step in fp32.
 
-        Weights and moments, copies of both where the step has a sample of the rows, gradients, and the larger of the
-        logits of a batch and the optimizer's copy of the gradients with weight decay.
+        Weights and moments, copies of both for sampled rows, gradients, and the larger of the logits of a batch and
+        the optimizer's copy of the gradients with weight decay.
         """
         each = 1 + MOMENTS[config.optimizer]
         sampled = self.in_a_step if self.in_a_step < self.parameters else 0
@@ -38,26 +39,26 @@ class HeadSize:
 
 
 def code_dimension(separation: Manifest, embedding: Manifest) -> int:
-    """Length of the code vectors, and so d of the head: that of the encoder's unless separation was told another."""
+    """Return the dimension of the code vectors, d of the head: the encoder's unless `separation.dimension` is set."""
     return int(separation.settings.get("dimension") or embedding.metrics["dimensions"])
 
 
 def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim: int) -> HeadSize:
-    """The size of the head called `config.head`."""
+    """Return the size of the head `config.head`."""
     if config.head == "gif":
         return size_of_tokens(config, shape, dim)
     return size_of_rows(identities, dim, config.sample_rate if config.head == "partial_fc" else 1.0)
 
 
 def size_of_tokens(config: TrainingConfig, shape: CodeShape, dim: int) -> HeadSize:
-    """L times `hidden_layers` of d·d + d, and v·d (Eq. 7), and the map; logits over v values and the negatives."""
+    """Size of a GIF head: l times (`hidden_layers` of d·d + d, and v·d) (Eq. 7), and the map of code vectors."""
     learned = shape.length * (config.hidden_layers * (dim * dim + dim) + shape.vocab_size * dim)
     learned += 2 * dim * config.code_map if config.negatives else 0
     return HeadSize(learned, learned, shape.length * shape.vocab_size + config.negatives)
 
 
 def size_of_rows(identities: int, dim: int, sample_rate: float = 1.0) -> HeadSize:
-    """A row of d for each identity (Eq. 1), of which a step takes a share."""
+    """Size of a classifier with a row of d per identity (Eq. 1), of which a step uses the share `sample_rate`."""
     rows = max(1, round(sample_rate * identities))
     return HeadSize(identities * dim, rows * dim, rows)
 
@@ -65,12 +66,12 @@ def size_of_rows(identities: int, dim: int, sample_rate: float = 1.0) -> HeadSiz
 def memory_curves(
     config: TrainingConfig, tokenization: TokenizationConfig, dim: int, identities: list[int]
 ) -> dict[str, list[int]]:
-    """Bytes of a step at each number of identities, for the three kinds of heads; codes have the shape they need."""
+    """Return the bytes of a step at each number of identities, for three kinds of heads; code shapes grow with m."""
     rate = config.sample_rate if config.head == "partial_fc" else SAMPLE_RATE
     structured = tokenization.model_copy(update={"mode": "structured"})
     shapes = [code_shape(m, structured) for m in identities]
     return {
-        "A row for each identity": [size_of_rows(m, dim).step_bytes(config) for m in identities],
+        "A row per identity": [size_of_rows(m, dim).step_bytes(config) for m in identities],
         f"PartialFC, {rate:g} of the rows": [size_of_rows(m, dim, rate).step_bytes(config) for m in identities],
         "Identity codes (GIF)": [size_of_tokens(config, shape, dim).step_bytes(config) for shape in shapes],
     }

@@ -1,4 +1,4 @@
-"""A run in a few lines of text, from its manifests alone: no file of an artifact is opened."""
+"""A run in a few lines of text, from its manifests alone, without opening other files."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +10,7 @@ Metrics = Mapping[str, float | int | str]
 
 
 def headline_rows(inputs: Mapping[StageName, Artifact]) -> list[tuple[str, str]]:
-    """Data, codes, scores, cost."""
+    """Return name and value of the data, code, score and cost lines."""
     faces, codes = inputs["ingestion"].manifest.metrics, inputs["tokenization"].manifest.metrics
     training = inputs["training"].manifest
     lines = [(name, thousands(number)) for name, number in _numbers(faces, ("identities", "images"))]
@@ -29,7 +29,7 @@ def _numbers(metrics: Metrics, names: tuple[str, ...]) -> Iterator[tuple[str, fl
 
 
 def _scores(metrics: Metrics) -> Iterator[tuple[str, str]]:
-    """The model's main metrics; those of held-out identities have no set before them."""
+    """Yield the model's main metrics; that of held-out identities has no set in its name."""
     for name, value in metrics.items():
         title, _, metric = ("held_out", "", "accuracy") if name == "model_accuracy" else name.partition("/")
         if metric and isinstance(value, float):

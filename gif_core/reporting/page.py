@@ -1,4 +1,4 @@
-"""Reporting: all artifacts of a run → one HTML page that needs no network."""
+"""Writes the HTML pages: the report of a run, and the comparison of runs. Both work without a network."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,40 +12,43 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from gif_core.artifacts import Artifact
-from gif_core.reporting.comparison_table import Table, tabulate
+from gif_core.reporting.comparison import Table, tabulate
 from gif_core.reporting.scored_runs import ScoredRun
-from gif_core.reporting.sections import codes as report_codes
-from gif_core.reporting.sections import glance as report_sections
-from gif_core.reporting.sections import scores as report_scores
-from gif_core.reporting.sections import training as report_training
-from gif_core.reporting.sections.glance import Inputs, Shown
+from gif_core.reporting.sections.codes import show_codes
+from gif_core.reporting.sections.faces import show_faces
+from gif_core.reporting.sections.glance import show_glance
+from gif_core.reporting.sections.inputs import Inputs, Shown
+from gif_core.reporting.sections.lineage import show_artifacts, show_reproduce
+from gif_core.reporting.sections.scores import show_errors, show_published, show_scores
+from gif_core.reporting.sections.training import show_head_cost, show_training
+from gif_core.reporting.sections.vectors import show_vectors
 from gif_core.runtime import formatting
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
 SECTIONS: Final[Mapping[str, Callable[[RunConfig, Inputs], Shown]]] = {
-    "glance": report_sections.show_glance,
-    "scores": report_scores.show_scores,
-    "errors": report_scores.show_errors,
-    "published": report_scores.show_published,
-    "faces": report_sections.show_faces,
-    "vectors": report_sections.show_vectors,
-    "codes": report_codes.show_codes,
-    "training": report_training.show_training,
-    "cost": report_training.show_head_cost,
-    "artifacts": report_sections.show_artifacts,
-    "reproduce": report_sections.show_reproduce,
+    "glance": show_glance,
+    "scores": show_scores,
+    "errors": show_errors,
+    "published": show_published,
+    "faces": show_faces,
+    "vectors": show_vectors,
+    "codes": show_codes,
+    "training": show_training,
+    "cost": show_head_cost,
+    "artifacts": show_artifacts,
+    "reproduce": show_reproduce,
 }
-"""What the page shows of a run: the template has a section of each name, and one of runs `beside` it."""
+"""The sections of the report by their name in the template; section `beside` shows other runs."""
 THIS_RUN: Final = "This run"
 
 
 def write_report(
     path: Path, config: RunConfig, inputs: Mapping[StageName, Artifact], runs: Sequence[ScoredRun] = ()
 ) -> None:
-    """Write the page, with the first of `runs`, which is this one, beside the others.
+    """Write the report of a run; the first of `runs` is this run, the others are shown beside it.
 
-    The same artifacts give the same bytes: every date in it is that of an artifact.
+    The same artifacts give the same bytes: every date on the page is that of an artifact.
     """
     shown = {name: show(config, inputs) for name, show in SECTIONS.items()}
     shown["beside"] = {"table": _tabulate(runs, THIS_RUN) if runs else None, "asked": config.reporting.compare}
@@ -53,7 +56,7 @@ def write_report(
 
 
 def write_comparison(path: Path, runs: Sequence[ScoredRun], names: Sequence[str]) -> None:
-    """Write a page of runs side by side."""
+    """Write a page that compares runs side by side."""
     _write_page(path, "comparison.html", {"table": tabulate(runs, names)})
 
 
@@ -66,7 +69,7 @@ def _write_page(path: Path, template: str, shown: Mapping[str, Any]) -> None:
 
 
 def _environment() -> Environment:
-    """Everything that is put into the page is escaped: labels come from data."""
+    """Create the template environment; all values are escaped, because labels come from data."""
     environment = Environment(
         loader=PackageLoader("gif_core.reporting"),
         autoescape=True,
@@ -89,5 +92,5 @@ def _environment() -> Environment:
 
 
 def figure_json(figure: go.Figure) -> Markup:
-    """A figure as JSON that cannot end the script element it stands in."""
+    """Return a figure as JSON that cannot close the script element around it."""
     return htmlsafe_json_dumps(json.loads(figure.to_json()))

@@ -1,6 +1,6 @@
 """The report's figures: plain arrays in, a plotly figure out.
 
-Text and grid have no colours here: the page gives them those of the reader's colour scheme.
+Text and grid have no colours here: the page sets them for the reader's colour scheme.
 """
 
 import math
@@ -16,9 +16,9 @@ COLOURS: Final = ("#3b82f6", "#e8862e", "#22a06b", "#a06ee1", "#e5534b", "#14a3b
 GREY: Final = "#8a94a6"
 ROOT: Final = "all"
 TREE_COLOURS: Final = ((0.0, "#6b88c9"), (1.0, "#1b3fae"))
-"""From an empty node to a full one; white text can be read on both."""
+"""From an empty to a full node; white text is readable on both."""
 WITHOUT_LEGEND: Final = 14
-"""Space above a figure that has no legend, in pixels."""
+"""Space above a figure without legend, in pixels."""
 
 
 class Curve(NamedTuple):
@@ -29,7 +29,7 @@ class Curve(NamedTuple):
 
 
 def draw_roc(curves: Mapping[str, Curve]) -> go.Figure:
-    """Accepted pairs of one person (TAR) against accepted pairs of two (FAR), FAR on a log axis."""
+    """Draw TAR against FAR, with FAR on a log axis."""
     figure = _new_figure("False accept rate", "True accept rate")
     for name, curve in curves.items():
         figure.add_scatter(x=curve.x[curve.x > 0], y=curve.y[curve.x > 0], name=name)
@@ -41,10 +41,10 @@ def draw_roc(curves: Mapping[str, Curve]) -> go.Figure:
 
 
 def draw_sample_counts(counts_N: NDArray[np.integer[Any]]) -> go.Figure:
-    """How many images each identity has, from the most to the least frequent."""
+    """Draw the number of images per identity, in descending order."""
     ranked = np.sort(counts_N)[::-1]
     curve = thin(Curve(np.arange(1, len(ranked) + 1), ranked))
-    figure = _new_figure("Identities, the most frequent first", "Images of the identity")
+    figure = _new_figure("Identities by number of images", "Images of the identity")
     figure.add_scatter(x=curve.x, y=curve.y, name="Images", mode="lines", fill="tozeroy", line_shape="hv")
     figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND)
     figure.update_xaxes(tickformat=",d")
@@ -52,7 +52,7 @@ def draw_sample_counts(counts_N: NDArray[np.integer[Any]]) -> go.Figure:
 
 
 def draw_separation(gap: Curve, kept: Mapping[str, Curve]) -> go.Figure:
-    """The gap to the uniform limit and measures of the structure kept, over epochs."""
+    """Draw the gap to the uniform limit and the structure kept, over epochs."""
     figure = _new_figure("Epoch", "Gap to the uniform limit")
     gap = thin(gap)
     figure.add_scatter(x=gap.x, y=gap.y, name="Gap (left)", mode="lines")
@@ -64,7 +64,7 @@ def draw_separation(gap: Curve, kept: Mapping[str, Curve]) -> go.Figure:
 
 
 def draw_trade_off(gap: NDArray[np.float64], kept: NDArray[np.float64], epochs: Sequence[int]) -> go.Figure:
-    """What closing the gap costs: the neighbourhood kept against the gap, a point for each measured epoch."""
+    """Draw what closing the gap costs: neighbours kept against the gap, one point per measured epoch."""
     figure = _new_figure("Gap to the uniform limit", "Neighbours kept")
     figure.update_layout(showlegend=False, margin_t=WITHOUT_LEGEND, margin_r=40)
     if (gap > 0).all():
@@ -87,7 +87,7 @@ def draw_trade_off(gap: NDArray[np.float64], kept: NDArray[np.float64], epochs: 
 
 
 def draw_distances(edges: NDArray[np.float64], before: NDArray[np.float64], after: NDArray[np.float64]) -> go.Figure:
-    """Pairwise cosine distances before and after separation: the share of all pairs in each bin."""
+    """Draw the histogram of pairwise cosine distances before and after separation."""
     figure = _new_figure("Cosine distance of two identities", "Share of all pairs")
     width = float(edges[1] - edges[0])
     taken = np.flatnonzero(before + after)
@@ -106,11 +106,11 @@ def draw_distances(edges: NDArray[np.float64], before: NDArray[np.float64], afte
     return figure.update_yaxes(tickformat=".1~%", rangemode="tozero")
 
 
-def draw_together(levels: Sequence[int], together: Sequence[float], by_chance: Sequence[float]) -> go.Figure:
-    """How often near neighbours share the first tokens of their codes, against codes dealt out at random."""
-    figure = _new_figure("Tokens in common, from the first", "Neighbours that have them")
+def draw_together(levels: Sequence[int], together: Sequence[float], random: Sequence[float]) -> go.Figure:
+    """Draw how often nearest neighbours share the first tokens of their codes, against random codes."""
+    figure = _new_figure("Length of the common prefix", "Nearest neighbours with a common prefix")
     names = [f"{level} token{'s' if level > 1 else ''}" for level in levels]
-    bars = (("These codes", together, COLOURS[0]), ("By chance", by_chance, GREY))
+    bars = (("These codes", together, COLOURS[0]), ("Random codes", random, GREY))
     for name, shares, colour in bars:
         figure.add_bar(
             x=names,
@@ -126,12 +126,12 @@ def draw_together(levels: Sequence[int], together: Sequence[float], by_chance: S
 
 
 def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacities: Sequence[int]) -> go.Figure:
-    """The code tree as an icicle that a click opens further; the first node is the root."""
+    """Draw the code tree as an icicle chart that a click expands; the first node is the root."""
     ids = [name_node(prefix) for prefix in prefixes]
     figure = _new_figure("", "")
     figure.add_icicle(
         ids=ids,
-        labels=["Everybody", *(str(prefix[-1]) for prefix in prefixes[1:])],
+        labels=["All", *(str(prefix[-1]) for prefix in prefixes[1:])],
         parents=["", *(name_node(prefix[:-1]) for prefix in prefixes[1:])],
         values=sizes,
         customdata=[[name or "all identities", capacity] for name, capacity in zip(ids, capacities, strict=True)],
@@ -155,12 +155,12 @@ def draw_tree(prefixes: Sequence[Sequence[int]], sizes: Sequence[int], capacitie
 
 
 def name_node(prefix: Sequence[int]) -> str:
-    """A node as identities write it, 3.17; the root is `all`."""
+    """Return the name of a node, such as 3.17; the root is `all`."""
     return ".".join(map(str, prefix)) or ROOT
 
 
 def draw_fill(shares_LB: Mapping[int, NDArray[np.float64]]) -> go.Figure:
-    """How full the clusters of each level are: the share of them in each of B equal bins of fill."""
+    """Draw how full the clusters of each level are: the share of clusters in each of B equal bins of occupancy."""
     figure = _new_figure("Seats taken", "Clusters of the level")
     for level, shares_B in shares_LB.items():
         edges = np.linspace(0, 1, len(shares_B) + 1)
@@ -171,7 +171,7 @@ def draw_fill(shares_LB: Mapping[int, NDArray[np.float64]]) -> go.Figure:
 
 
 def draw_curves(curves: Mapping[str, Curve], label: str, *, share: bool = False) -> go.Figure:
-    """Curves of training over its steps, lightly smoothed."""
+    """Draw curves of the training over its steps, lightly smoothed."""
     figure = _new_figure("Step", label)
     for name, curve in curves.items():
         shown = thin(Curve(curve.x, smooth(curve.y, max(1, len(curve.y) // 50))))
@@ -184,7 +184,7 @@ def draw_curves(curves: Mapping[str, Curve], label: str, *, share: bool = False)
 
 
 def draw_points(curves: Mapping[str, Curve], label: str) -> go.Figure:
-    """Shares that were measured now and then, as they were measured."""
+    """Draw shares that were measured at some steps, without smoothing."""
     figure = _new_figure("Step", label)
     for name, curve in curves.items():
         figure.add_scatter(x=curve.x, y=curve.y, name=name, mode="lines+markers")
@@ -195,7 +195,7 @@ def draw_points(curves: Mapping[str, Curve], label: str) -> go.Figure:
 
 
 def draw_cmc(curves: Mapping[str, Curve]) -> go.Figure:
-    """Probes whose person is among the first k of the gallery (CMC)."""
+    """Draw the share of probes whose subject is among the first k results (CMC)."""
     figure = _new_figure("Rank", "Probes found")
     for name, curve in curves.items():
         figure.add_scatter(x=curve.x, y=curve.y, name=name, mode="lines+markers")
@@ -210,7 +210,7 @@ def draw_cmc(curves: Mapping[str, Curve]) -> go.Figure:
 def draw_head_cost(
     identities: Sequence[int], curves: Mapping[str, Sequence[float]], here: tuple[int, float]
 ) -> go.Figure:
-    """Memory of heads against the number of identities, both on log axes, and where a run is."""
+    """Draw the memory of heads against the number of identities, on log axes, with a ring at this run."""
     figure = _new_figure("Identities", "Memory of a step")
     for (name, values), colour in zip(curves.items(), (COLOURS[4], COLOURS[1], COLOURS[0]), strict=True):
         figure.add_scatter(
@@ -228,7 +228,7 @@ def draw_head_cost(
 
 
 def thin(curve: Curve, points: int = MOST_POINTS) -> Curve:
-    """At most so many points, the first and the last among them."""
+    """Keep at most `points` points, including the first and the last."""
     places = np.unique(np.linspace(0, len(curve.x) - 1, points).astype(np.int64))
     return curve if len(curve.x) <= points else Curve(curve.x[places], curve.y[places])
 
@@ -253,16 +253,16 @@ def _label_epochs(x: NDArray[np.float64], y: NDArray[np.float64], epochs: Sequen
 
 
 def _log_ticks(smallest: float, largest: float) -> list[float]:
-    """Powers of ten around a range, with steps between them when it is short."""
+    """Return powers of ten around a range, with intermediate steps when it is short."""
     steps = (1,) if largest / smallest > 30 else (1, 2, 5)
     powers = range(math.floor(math.log10(smallest)), math.ceil(math.log10(largest)) + 1)
     return [step * 10.0**power for power in powers for step in steps]
 
 
 def _new_figure(x_label: str, y_label: str) -> go.Figure:
-    """An empty figure with the report's looks and labelled axes."""
+    """Create an empty figure in the style of the report, with labelled axes."""
     axis = {"automargin": True, "zeroline": False, "ticks": "outside", "title": {"standoff": 8}}
-    looks = {
+    style = {
         "colorway": list(COLOURS),
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -273,5 +273,5 @@ def _new_figure(x_label: str, y_label: str) -> go.Figure:
         "xaxis": axis,
         "yaxis": axis,
     }
-    layout = {"template": {"layout": looks}, "xaxis_title_text": x_label, "yaxis_title_text": y_label}
+    layout = {"template": {"layout": style}, "xaxis_title_text": x_label, "yaxis_title_text": y_label}
     return go.Figure(layout=layout)

@@ -1,11 +1,11 @@
-"""Published metrics that scores stand beside: of the paper and of its peers, as they are printed."""
+"""Metrics that the paper and its peers report, as printed, shown beside the scores of a run."""
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
 BENCHMARKS: Final = ("LFW", "CFP-FP", "AgeDB", "CALFW", "CPLFW", "IJB-B", "IJB-C")
-"""Accuracy of pairs; of the last two TAR at FAR 0.01%."""
+"""Accuracy on pairs; TAR at FAR 0.01% on IJB-B and IJB-C."""
 NAMES: Final = {re.sub(r"\W", "", name).lower(): name for name in BENCHMARKS} | {"agedb30": "AgeDB"}
 NUM_IDENTITIES: Final = {
     "CASIA-WebFace": 10_572,
@@ -16,7 +16,7 @@ NUM_IDENTITIES: Final = {
     "WebFace12M": 617_970,
     "WebFace42M": 2_059_906,
 }
-"""Identities of the training sets."""
+"""Number of identities of the training sets."""
 PAPER: Final = "the GIF paper"
 BY_PAPER: Final = "as the GIF paper quotes it"
 INSIGHTFACE: Final = "insightface's arcface_torch"
@@ -25,7 +25,7 @@ ADAFACE: Final = "AdaFace's authors"
 
 @dataclass(frozen=True)
 class Published:
-    """What somebody reports of a method: percentages in the order of `BENCHMARKS`, None where there is none."""
+    """The published metrics of a method: percentages in the order of `BENCHMARKS`, None where not reported."""
 
     method: str
     backbone: str
@@ -34,7 +34,7 @@ class Published:
     percentages: tuple[float | None, ...]
 
     def by_benchmark(self) -> dict[str, float]:
-        """The metrics that there are, as shares."""
+        """Return the reported metrics as shares."""
         named = zip(BENCHMARKS, self.percentages, strict=True)
         return {name: value / 100 for name, value in named if value is not None}
 
@@ -76,19 +76,18 @@ PUBLISHED: Final = (
     _row("PartialFC", "R100", "WebFace42M", BY_PAPER, 99.85, 99.40, 98.60, None, None, 96.47, 97.82),
     _row("PartialFC", "ViT-B", "WebFace42M", BY_PAPER, 99.83, 99.40, 98.53, None, None, 96.56, 97.90),
 )
-"""The paper prints CFP-FP of GIF on WebFace4M as 99.36 in one table and as 98.36 in another; AgeDB of its
-ViT-B on WebFace42M stands there as 96.16, which is bold and yet far below its neighbours. insightface does not name
-the loss beside its metrics; it is that of its configuration for the set: ArcFace's margin for MS1MV2 and MS1MV3,
-CosFace's for the others."""
+"""The paper prints CFP-FP of GIF on WebFace4M as 99.36 in one table and as 98.36 in another. It prints AgeDB of ViT-B
+on WebFace42M as 96.16, in bold although far below the neighbouring rows. insightface does not name the loss beside its
+metrics; these rows use that of its configuration for the set: ArcFace for MS1MV2 and MS1MV3, CosFace for others."""
 
 
 def benchmark_of(kind: str, title: str) -> str | None:
-    """The public benchmark that a set of this kind and name is; synthetic and held-out sets are none."""
+    """Return the public benchmark that a set is, by its kind and name; None for synthetic and held-out sets."""
     if kind in ("held_out", "synthetic_bin", "synthetic_ijb"):
         return None
     return NAMES.get(re.sub(r"[\W_]", "", title).lower())
 
 
 def training_set_of(identities: int) -> str | None:
-    """The public training set that has exactly so many identities."""
+    """Return the public training set with exactly this many identities."""
     return next((name for name, count in NUM_IDENTITIES.items() if count == identities), None)

@@ -1,8 +1,8 @@
-"""Runs side by side: what differs in their settings, scores and cost."""
+"""Evaluations of a store: which are comparable, and each with its lineage, settings, scores and cost."""
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,40 +12,48 @@ from gif_core.reporting.head_cost import code_dimension, size_of_head
 from gif_core.runtime import flag_words
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
-from schemas.stages import SEEDED, STAGES, StageName
+from schemas.stages import SEEDED, STAGES, VERSIONS, StageName
 from schemas.training import TrainingConfig
 
 logger = logging.getLogger(__name__)
-METRICS: Final[tuple[str, ...]] = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
-"""Of each set, those that it has."""
 OF_THE_FACES: Final = ("held_out", "identification")
-"""Kinds of sets whose images are drawn from those of ingestion."""
+"""Kinds of sets whose images are those of ingestion."""
+MOST_BESIDE: Final = 12
 IDENTIFICATION: Final = "Identification"
 Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a set was measured: metrics that came about in different ways cannot be compared."""
+class Scored:
+    """What an evaluation shares with comparable ones: the same faces and the same settings."""
+
+    key: str
+    ingestion: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How a set was measured; metrics of different measurements are not comparable."""
 
     words: str
     """Protocol and flags."""
     basis: str
-    """Which images and pairs, as keys have them."""
+    """Which images and pairs, as in keys."""
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """An evaluation with everything that it was made of, as far as that is still stored."""
+    """An evaluation with all artifacts it was made from, as far as they are still stored."""
 
     lineage: Mapping[StageName, Manifest]
     settings: Settings
-    """Of all stages, by names such as `training.head`."""
+    """Settings of all stages, by names such as `training.head`."""
     scores: Mapping[str, Mapping[str, float]]
-    """The model's metrics by set, and those of each way to identify identities."""
+    """The model's metrics by set, and those of each identification method."""
     head_parameters: int | None
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    """How the metrics of each set came about."""
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
+    """How each set was measured."""
 
     @property
     def evaluation(self) -> Manifest:
@@ -58,66 +66,73 @@ class ScoredRun:
         return self.lineage["training"]
 
 
+def find_comparable(store: ArtifactStore, scored: Scored, most: int = MOST_BESIDE) -> dict[str, str]:
+    """Return key and digest of the newest other evaluations of the same faces with the same settings."""
+    found = {}
+    for manifest in store.manifests("evaluation"):
+        comparable = manifest.version == VERSIONS["evaluation"] and manifest.settings == scored.settings
+        if comparable and manifest.key != scored.key and _made_of(manifest, scored.ingestion):
+            training = manifest.inputs.get("training")
+            if training and store.find("evaluation", manifest.key) and store.find("training", training.key):
+                found[manifest.key] = manifest.digest
+        if len(found) == most:
+            break
+    return found
+
+
+def find_evaluation(store: ArtifactStore, training: str) -> str:
+    """Return the key of the newest evaluation of a model."""
+    for manifest in store.manifests("evaluation"):
+        if "training" in manifest.inputs and manifest.inputs["training"].key == training:
+            return manifest.key
+    raise ArtifactMissingError(
+        f"training/{training[:12]} has no scores in {store.storage.url}: run its configuration with --from evaluation"
+    )
+
+
 def load_run(store: ArtifactStore, key: str) -> ScoredRun:
-    """Read an evaluation and the manifests of what it was made of."""
+    """Load an evaluation and the manifests of all artifacts it was made from."""
     artifact = store.open(store.ref("evaluation", key))
     lineage = _lineage(store, artifact.manifest)
     if "training" not in lineage:
-        raise ArtifactMissingError(f"the model of {artifact.ref} is not in {store.storage.url} any more")
+        raise ArtifactMissingError(f"the model of {artifact.ref} is no longer in {store.storage.url}")
     scores, ways = _read_metrics(artifact)
     return ScoredRun(lineage, _collect_settings(lineage), scores, _count_parameters(lineage), ways)
 
 
 def load_beside(store: ArtifactStore, keys: Iterable[str]) -> list[ScoredRun]:
-    """Those of other runs that can be read: a damaged one does not spoil the report of this one."""
+    """Load the other runs, without those that cannot be read: they must not prevent the report of this one."""
     loaded = []
     for key in keys:
         try:
             loaded.append(load_run(store, key))
         except (ArtifactMissingError, ArtifactDamagedError, ScoresFormatError) as error:
-            logger.warning("not shown beside this run: %s", error)
+            logger.warning("a run is left out of the comparison: %s", error)
     return loaded
 
 
-def differing_settings(runs: Sequence[ScoredRun]) -> list[str]:
-    """Names of the settings that are not the same in all runs, in the order of the stages."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    return [name for name in names if any(run.settings.get(name) != runs[0].settings.get(name) for run in runs)]
-
-
-def shared_metrics(runs: Sequence[ScoredRun]) -> dict[str, list[str]]:
-    """The headline metrics that at least one run has, by set."""
-    sets = dict.fromkeys(title for run in runs for title in run.scores)
-    there = {title: {name for run in runs for name in run.scores.get(title, {})} for title in sets}
-    ranked = {title: [name for name in METRICS if name in names] for title, names in there.items()}
-    for title, names in there.items():
-        if title.startswith(IDENTIFICATION):
-            ranked[title] += sorted(name for name in names if name.startswith("fnir_"))
-    return {title: names for title, names in ranked.items() if names}
-
-
-def _read_metrics(evaluation: Artifact) -> tuple[dict[str, Mapping[str, float]], dict[str, Way]]:
-    """The metrics of every set and of every way to identify identities, and how they came about."""
+def _read_metrics(evaluation: Artifact) -> tuple[dict[str, Mapping[str, float]], dict[str, Measurement]]:
+    """Return the metrics of every set and identification method, and how each was measured."""
     manifest, sets = evaluation.manifest, read_scores(evaluation.path(SCORES_FILE))
     given = dict(zip(sets, manifest.settings.get("sets", ()), strict=False))
     scores = {title: found["systems"].get("model", {}) for title, found in sets.items()}
-    ways = {title: _way(manifest, found, "model", given.get(title)) for title, found in sets.items()}
+    measurements = {title: _measurement(manifest, found, "model", given.get(title)) for title, found in sets.items()}
     identified = read_identification(evaluation) or {"systems": {}}
     for method, metrics in identified["systems"].items():
         scores[f"{IDENTIFICATION} by {method}"] = metrics
-        ways[f"{IDENTIFICATION} by {method}"] = _way(manifest, identified, method, None)
-    return scores, ways
+        measurements[f"{IDENTIFICATION} by {method}"] = _measurement(manifest, identified, method, None)
+    return scores, measurements
 
 
-def _way(evaluation: Manifest, found: Mapping[str, Any], system: str, given: Any) -> Way:
-    """How a system was measured on a set that was `given` so; of identities of ingestion the faces count too."""
+def _measurement(evaluation: Manifest, found: Mapping[str, Any], system: str, given: Any) -> Measurement:
+    """Describe how a system was measured on a set; faces are part of it for sets drawn from ingestion."""
     words = ", ".join([found["protocol"], *flag_words(flags_of(found, system))])
     drawn = [evaluation.inputs["ingestion"].key, *(evaluation.settings.get(name) for name in ("pairs", "seed"))]
-    return Way(words, json.dumps([given, drawn if found["kind"] in OF_THE_FACES else None], sort_keys=True))
+    return Measurement(words, json.dumps([given, drawn if found["kind"] in OF_THE_FACES else None], sort_keys=True))
 
 
 def _lineage(store: ArtifactStore, manifest: Manifest) -> dict[StageName, Manifest]:
-    """An artifact and all that it was made of, in the order of the stages; what was removed is left out."""
+    """Return an artifact and everything it was made from, in the order of the stages, without removed artifacts."""
     found: dict[StageName, Manifest] = {manifest.stage: manifest}
     waiting = [manifest]
     while waiting:
@@ -136,7 +151,7 @@ def _read(store: ArtifactStore, stage: StageName, key: str) -> Manifest | None:
 
 
 def _collect_settings(lineage: Mapping[StageName, Manifest]) -> Settings:
-    """The settings of all stages; those that take the run's seed share it."""
+    """Return the settings of all stages; stages that use the run's seed share one entry."""
     settings: Settings = {}
     for stage, manifest in lineage.items():
         for name, value in _flatten(stage, manifest.settings):
@@ -156,7 +171,7 @@ def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _count_parameters(lineage: Mapping[StageName, Manifest]) -> int | None:
-    """Of the head; unknown when its codes or vectors are gone, or its settings are of another time."""
+    """Count the head's parameters; None if codes or vectors are gone or the settings are of another version."""
     if not {"tokenization", "separation", "embedding"} <= lineage.keys():
         return None
     known = {name: value for name, value in lineage["training"].settings.items() if name in TrainingConfig.model_fields}
@@ -168,3 +183,7 @@ def _count_parameters(lineage: Mapping[StageName, Manifest]) -> int | None:
         return size_of_head(config, int(codes["identities"]), shape, dim).parameters
     except (KeyError, ValueError):
         return None
+
+
+def _made_of(manifest: Manifest, ingestion: str) -> bool:
+    return "ingestion" in manifest.inputs and manifest.inputs["ingestion"].key == ingestion

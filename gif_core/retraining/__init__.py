@@ -1,9 +1,9 @@
-"""Retraining: new data, a challenger, and the rule that decides whether it becomes champion.
+"""Retraining: is there new data, how is a challenger trained, and does it replace the champion?
 
-bootstrap  How far the metrics of two models may differ by chance: a paired bootstrap over the identities of a set
-champions  Who is champion: an append-only history of decisions, `decisions/<tag>/<number>.json`, and the tag that fo...
-policy     What a retraining has to do: is there anything new, are codes extended or made anew, where does training s...
-promotion  Is the challenger better than the champion? Their metrics on the same sets, and the rule that decides
+policy     Before training: is anything new, are codes extended or rebuilt, is the challenger fine-tuned
+promotion  The rule that promotes a challenger (`should_promote`), the comparison behind it, and `decide`
+bootstrap  The interval of each metric difference: a paired bootstrap over the identities of a set
+champions  Records decisions and moves the tag: first champion, verdict, promotion by hand, rollback
 """
 
 from typing import TYPE_CHECKING
@@ -16,29 +16,30 @@ __all__ = [
     "check_separation",
     "choose_codes",
     "compare",
-    "enter_first",
-    "enter_verdict",
+    "current_ingestion",
+    "decide",
     "extend_codes",
-    "find_verdict",
-    "judge",
+    "find_earlier_verdict",
     "open_champion",
     "promote",
+    "record_first",
+    "record_verdict",
     "roll_back",
-    "sources_now",
+    "should_promote",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.retraining.champions import enter_first, enter_verdict, promote, roll_back
+    from gif_core.retraining.champions import promote, record_first, record_verdict, roll_back
     from gif_core.retraining.policy import (
         Champion,
         challenger_config,
         check_separation,
         choose_codes,
+        current_ingestion,
         extend_codes,
-        find_verdict,
+        find_earlier_verdict,
         open_champion,
-        sources_now,
     )
-    from gif_core.retraining.promotion import compare, judge
+    from gif_core.retraining.promotion import compare, decide, should_promote
 else:
     __getattr__ = lazy_imports(__name__)

@@ -1,8 +1,8 @@
 """How far the metrics of two models may differ by chance: a paired bootstrap over the identities of a set.
 
-A replica draws as many identities as there are, with replacement. A person drawn k times weighs k; a pair of two
-identities weighs the product of theirs (the pigeonhole bootstrap), for pairs that share a person are not independent.
-Both models get the same draws, so that what is hard for both cancels.
+A replica draws as many identities as there are, with replacement. An identity drawn k times has weight k; a pair of two
+identities has the product of their weights (the pigeonhole bootstrap), because pairs that share an identity are not
+independent. Both models get the same draws, so that what is hard for both cancels.
 """
 
 # Shapes: P pairs, U identities, Q probes in a gallery, K folds, T thresholds, R replicas.
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from gif_core.protocols import THRESHOLDS_T
 
 DRAWS: Final = 701
-"""The second part of the seed of the draws."""
+"""Second element of the seed of the draws."""
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Metric = Callable[[Doubles], float]
-"""From the weight of every person to a metric; NaN when the draw does not give one."""
+"""Maps the weight of every identity to a metric; NaN when it is undefined for the draw."""
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """The kept pairs of one set and model; `different` also counts the impostor pairs that are not kept."""
+    """The stored pairs of one set and model; `different` also counts the impostor pairs that are not stored."""
 
     pair_P: Rows
     score_P: Doubles
@@ -37,7 +37,7 @@ class PairScores:
     different: int
 
     def weigh(self, weight_U: Doubles) -> Doubles:
-        """The weight of every pair."""
+        """Return the weight of every pair."""
         left_P = weight_U[self.left_P]
         return np.where(self.left_P == self.right_P, left_P, left_P * weight_U[self.right_P])
 
@@ -46,7 +46,7 @@ class PairScores:
 class Searches:
     """The probes of one set and model in one gallery."""
 
-    person_Q: Rows
+    identity_Q: Rows
     enrolled_Q: NDArray[np.bool_]
     own_Q: Doubles
     other_Q: Doubles
@@ -54,7 +54,7 @@ class Searches:
 
 
 def accuracy(given: PairScores, folds: int) -> Metric:
-    """Accuracy of pairs with the threshold of the other folds, as `verify_distances` has it."""
+    """Return the accuracy on pairs with the threshold of the other folds, as `verify_distances` computes it."""
     bins = len(THRESHOLDS_T) + 1
     fold_P = np.repeat(np.arange(folds), [len(part) for part in np.array_split(np.arange(given.pairs), folds)])
     place_P = fold_P[given.pair_P] * bins + np.searchsorted(THRESHOLDS_T, -given.score_P, side="right")
@@ -79,9 +79,9 @@ def accuracy(given: PairScores, folds: int) -> Metric:
 
 
 def tar_at_far(given: PairScores, far: float) -> Metric:
-    """TAR at the false accept rate nearest to `far`; pairs that are not kept score lower than all that are.
+    """Return TAR at the achievable FAR closest to `far`; pairs that are not stored score lower than all stored ones.
 
-    All points count, also those where the curve goes straight on, which the reported metric leaves out.
+    All points count, including the collinear ones that the reported metric drops.
     """
     order_P = np.argsort(-given.score_P, kind="stable")
     kept = max(int((~given.same_P).sum()), 1)
@@ -101,32 +101,32 @@ def tar_at_far(given: PairScores, far: float) -> Metric:
 
 
 def rank_share(galleries: Sequence[Searches], rank: int) -> Metric:
-    """Share of all probes whose person is among the first `rank` of a gallery."""
+    """Return the share of all probes whose identity is among the first `rank` results of a gallery."""
 
     def measure(weight_U: Doubles) -> float:
         hits = sum(
-            float(weight_U[each.person_Q] @ (each.enrolled_Q & (each.rank_Q < rank)).astype(float))
+            float(weight_U[each.identity_Q] @ (each.enrolled_Q & (each.rank_Q < rank)).astype(float))
             for each in galleries
         )
-        total = float(weight_U[galleries[0].person_Q].sum())
+        total = float(weight_U[galleries[0].identity_Q].sum())
         return hits / total if total else np.nan
 
     return measure
 
 
 def tpir_at_fpir(galleries: Sequence[Searches], fpir: float) -> Metric:
-    """TPIR where the share `fpir` of the probes that are not enrolled pass for somebody; mean over the galleries."""
-    return lambda weight_U: float(np.mean([_tpir(each, weight_U[each.person_Q], fpir) for each in galleries]))
+    """Return TPIR at the threshold that accepts a share `fpir` of the impostor probes; mean over the galleries."""
+    return lambda weight_U: float(np.mean([_tpir(each, weight_U[each.identity_Q], fpir) for each in galleries]))
 
 
 def _tpir(given: Searches, weight_Q: Doubles, fpir: float) -> float:
-    strange = ~given.enrolled_Q
-    order = np.argsort(-given.other_Q[strange], kind="stable")
-    passed, mates = weight_Q[strange][order].cumsum(), weight_Q[given.enrolled_Q].sum()
+    impostor = ~given.enrolled_Q
+    order = np.argsort(-given.other_Q[impostor], kind="stable")
+    passed, mates = weight_Q[impostor][order].cumsum(), weight_Q[given.enrolled_Q].sum()
     if not len(passed) or not passed[-1] or not mates:
         return np.nan
     place = min(int(np.searchsorted(passed, max(np.floor(fpir * passed[-1]), 1.0))), len(order) - 1)
-    threshold = given.other_Q[strange][order][place]
+    threshold = given.other_Q[impostor][order][place]
     hits_Q = given.enrolled_Q & (given.own_Q > given.other_Q) & (given.own_Q > threshold)
     return float(weight_Q[hits_Q].sum() / mates)
 
@@ -134,19 +134,19 @@ def _tpir(given: Searches, weight_Q: Doubles, fpir: float) -> float:
 def interval_of_difference(
     champion: Metric, challenger: Metric, identities: int, *, replicas: int, confidence: float, seed: int
 ) -> tuple[float, float]:
-    """The middle `confidence` of challenger minus champion over the replicas: what chance explains (percentiles)."""
+    """Return the percentile interval of challenger minus champion over the replicas."""
     difference_R = np.array(
         [challenger(weight_U) - champion(weight_U) for weight_U in draw(identities, replicas, seed)]
     )
-    there_R = difference_R[np.isfinite(difference_R)]
-    if not len(there_R):
+    defined_R = difference_R[np.isfinite(difference_R)]
+    if not len(defined_R):
         return -np.inf, np.inf
-    low, high = np.quantile(there_R, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(defined_R, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
 def draw(identities: int, replicas: int, seed: int) -> Iterator[Doubles]:
-    """How often each person is drawn; a function of the seed and the replica."""
+    """Yield how often each identity is drawn; a function of the seed and the replica."""
     rng = np.random.default_rng([seed, DRAWS])
     for _ in range(replicas):
         yield np.bincount(rng.integers(identities, size=identities), minlength=identities).astype(float)

@@ -1,7 +1,7 @@
-"""Who is champion: an append-only history of decisions, `decisions/<tag>/<number>.json`, and the tag that follows it.
+"""Records champion decisions in the append-only log `decisions/<tag>/<number>.json`, and moves the tag.
 
-A decision is made by creating the next number, which only one process can: that is the commit. The tag is moved after
-it, and again by whoever looks next if the process died in between.
+Creating the next number is the commit: only one process can do it. The tag is moved afterwards; if the process dies in
+between, the next retraining moves it.
 """
 
 import logging
@@ -26,10 +26,10 @@ from schemas.retraining import CHAMPION, Decision
 logger = logging.getLogger(__name__)
 
 
-def enter(store: ArtifactStore, tag: str, decide: Callable[[list[Decision]], Decision | dict[str, Any]]) -> Decision:
-    """Make the next decision: `decide` gets the history, and gives the fields of a new entry or one that holds already.
+def record(store: ArtifactStore, tag: str, decide: Callable[[list[Decision]], Decision | dict[str, Any]]) -> Decision:
+    """Record the next decision; `decide` maps the history to the fields of a new entry, or to an existing entry.
 
-    When another process is first, `decide` is asked again with what that one has entered. The tag follows.
+    When another process records one first, `decide` is called again with the longer history. Then the tag is moved.
     """
     entry: Decision | None = None
     while entry is None:
@@ -41,7 +41,10 @@ def enter(store: ArtifactStore, tag: str, decide: Callable[[list[Decision]], Dec
 
 
 def _create(store: ArtifactStore, tag: str, history: list[Decision], fields: dict[str, Any]) -> Decision | None:
-    """The next entry, or None when another process was first; an answer that was lost may have been carried out."""
+    """Create the next entry; None if another process was first.
+
+    An existing file with the same content is ours: the storage wrote it, but its answer was lost.
+    """
     number = history[-1].number + 1 if history else 1
     entry = Decision(number=number, tag=tag, made_at=datetime.now(UTC), **fields)
     try:
@@ -51,8 +54,8 @@ def _create(store: ArtifactStore, tag: str, history: list[Decision], fields: dic
     return entry
 
 
-def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decision:
-    """Make a model the first champion; when another process was first with the same one, its entry holds."""
+def record_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decision:
+    """Make a model the first champion; an entry of another process with the same model is reused."""
 
     def decide(history: list[Decision]) -> Decision | dict[str, Any]:
         if history and history[-1].champion == key:
@@ -60,15 +63,15 @@ def enter_first(store: ArtifactStore, tag: str, key: str, **about: Any) -> Decis
         _refuse_another(_current(store, history, tag), None, tag)
         return {"kind": "first", "champion": key, "challenger": key, **about}
 
-    return enter(store, tag, decide)
+    return record(store, tag, decide)
 
 
-def enter_verdict(
+def record_verdict(
     store: ArtifactStore, tag: str, *, champion: str, challenger: str, promoted: bool, since: int = 0, **about: Any
 ) -> Decision:
-    """Enter what came of a comparison that began after decision `since`.
+    """Record the result of a comparison that started after decision `since`.
 
-    If another process has entered it meanwhile, that entry holds, also when somebody has gone back since then.
+    If another process has recorded it in the meantime, that entry is reused, even if it was rolled back since.
     """
 
     def decide(history: list[Decision]) -> Decision | dict[str, Any]:
@@ -79,7 +82,7 @@ def enter_verdict(
         kind, winner = ("promoted", challenger) if promoted else ("kept", champion)
         return {"kind": kind, "champion": winner, "before": champion, "challenger": challenger, **about}
 
-    return enter(store, tag, decide)
+    return record(store, tag, decide)
 
 
 def promote(store: ArtifactStore, model: Artifact, *, because: str, tag: str = CHAMPION, **about: Any) -> Decision:
@@ -89,14 +92,14 @@ def promote(store: ArtifactStore, model: Artifact, *, because: str, tag: str = C
         before = _current(store, history, tag)
         if before == model.ref.key:
             raise ChampionError(f"{model.ref} is the {tag} already")
-        _refuse_half(store, model.ref.key)
+        _refuse_incomplete(store, model.ref.key)
         return {"kind": "by_hand", "champion": model.ref.key, "before": before, "because": because, **about}
 
-    return enter(store, tag, decide)
+    return record(store, tag, decide)
 
 
 def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: str | None = None) -> Decision:
-    """Go back to the champion before the one in use, or to `to`, which must have been champion."""
+    """Return to the previous champion, or to `to`, which must have been champion."""
 
     def decide(history: list[Decision]) -> dict[str, Any]:
         key = earlier_champion(history, tag) if to is None else to
@@ -105,7 +108,7 @@ def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: st
             raise ChampionError(f"training/{key[:12]} was never {tag}: 'gif promote' makes a model one")
         if key == history[-1].champion:
             raise ChampionError(f"training/{key[:12]} is the {tag} already")
-        _refuse_half(store, key)
+        _refuse_incomplete(store, key)
         return {
             "kind": "rolled_back",
             "champion": key,
@@ -115,20 +118,20 @@ def roll_back(store: ArtifactStore, *, because: str, tag: str = CHAMPION, to: st
             "run_id": entry.run_id if entry else None,
         }
 
-    return enter(store, tag, decide)
+    return record(store, tag, decide)
 
 
-def _refuse_half(store: ArtifactStore, key: str) -> None:
-    """A model whose files are not all there would let every retraining fail."""
+def _refuse_incomplete(store: ArtifactStore, key: str) -> None:
+    """Raise if files of a model are missing: as champion it would make every retraining fail."""
     if store.find("training", key) is None:
         raise ArtifactMissingError(f"training/{key[:12]} is not whole in {store.storage.url} any more")
 
 
 def _refuse_another(current: str | None, expected: str | None, tag: str) -> None:
-    """Somebody may have chosen another champion while a challenger was trained: then the comparison is of no use."""
+    """Raise if the champion changed while the challenger was trained: the comparison is then outdated."""
     if current != expected:
-        now = f"training/{current[:12]}" if current else "nobody"
-        raise ChampionError(f"{now} has become {tag} meanwhile: retrain again, and the challenger meets that one")
+        now = f"training/{current[:12]}" if current else "no model"
+        raise ChampionError(f"{now} has become {tag} meanwhile: retrain again to compare with the current {tag}")
 
 
 def _current(store: ArtifactStore, history: list[Decision], tag: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a retraining has to do: is there anything new, are codes extended or made anew, where does training start."""
+"""What a retraining has to do: is anything new, are codes extended or rebuilt, is the challenger fine-tuned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from schemas.run import LINKS, RunConfig
 from schemas.stages import VERSIONS, StageName
 
 LEAST_DISTANCE: Final = "min_distance"
-"""The metric of separation that counts."""
-BUILT: Final = ("backbone", "head", "hidden_layers", "negatives", "code_map")
-"""Settings of training that say how large the weights are."""
+"""The metric of separation that decides."""
+WEIGHT_SETTINGS: Final = ("backbone", "head", "hidden_layers", "negatives", "code_map")
+"""Settings of training that determine the shapes of the weights."""
 BEFORE_CODES: Final[tuple[StageName, ...]] = ("embedding", "separation", "tokenization")
 
 
 @dataclass(frozen=True)
 class Champion:
-    """The model in use with what it was made of."""
+    """The model in use with the artifacts it was made from."""
 
     training: Artifact
     separation: Artifact
@@ -37,48 +37,48 @@ class Champion:
 
 
 def open_champion(store: ArtifactStore, training: Artifact) -> Champion:
-    """Open what a model was made of; all of it must still be there."""
+    """Open a model with its separation and tokenization, which must still be stored."""
     made_from = training.manifest.inputs
     stages: tuple[StageName, StageName] = ("separation", "tokenization")
     separation, tokenization = (store.open(store.ref(stage, made_from[stage].key)) for stage in stages)
     return Champion(training, separation, tokenization)
 
 
-def sources_now(store: ArtifactStore, config: RunConfig) -> ArtifactRef:
-    """The faces as ingestion would make them of the sources as they are now, whether they are stored or not."""
+def current_ingestion(store: ArtifactStore, config: RunConfig) -> ArtifactRef:
+    """Return the ingestion of the sources in their current state, whether it is stored or not."""
     settings = stage_settings(store, config, "ingestion")
     return store.ref("ingestion", artifact_key("ingestion", settings, {}))
 
 
-def find_verdict(ingestion: str, champion: Champion, history: Sequence[Decision]) -> str | None:
-    """Why there is nothing to do for these faces: the champion knows them, or they were decided about; else None."""
+def find_earlier_verdict(ingestion: str, champion: Champion, history: Sequence[Decision]) -> str | None:
+    """Return why these faces need no retraining: the champion or an earlier decision used them; else None."""
     if champion.ingestion == ingestion:
-        return f"the sources are as they were when {champion.training.ref} was trained"
+        return f"the sources have not changed since {champion.training.ref} was trained"
     for entry in reversed(history):
         if entry.ingestion == ingestion:
-            return f"the sources are as they were at decision {entry.number} ({entry.kind.replace('_', ' ')})"
+            return f"the sources have not changed since decision {entry.number} ({entry.kind.replace('_', ' ')})"
     return None
 
 
 def choose_codes(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Artifact, policy: CodesPolicy
 ) -> CodesChoice:
-    """Extend the champion's codes, or make codes anew, as far as that can be told before the vectors are placed."""
+    """Decide whether the champion's codes are extended or rebuilt, as far as known before new vectors are placed."""
     identities = pq.read_metadata(faces.path("identities.parquet")).num_rows
     table = champion.tokenization.manifest.metrics
     known, capacity = int(table["identities"]), int(table["vocab_size"]) ** int(table["length"])
     about = {"identities": identities, "new_identities": identities - known, "occupancy": identities / capacity}
     changed = _changed_before_codes(store, config, champion)
     if policy.prefer == "rebuild":
-        because = "the policy is to make codes anew"
+        because = "the policy is to rebuild codes"
     elif changed:
         because = f"settings have changed: {', '.join(changed)}"
-    elif not _are_more(champion, faces):
-        about, because = {"identities": identities}, "they are not the champion's identities and some more"
+    elif not _begins_with_champion(champion, faces):
+        about, because = {"identities": identities}, "the identities do not begin with those of the champion"
     elif identities > policy.fullest * capacity:
-        because = f"{identities:,} of {capacity:,} codes would be taken, more than {policy.fullest:.0%}"
+        because = f"{identities:,} of {capacity:,} codes would be used, more than {policy.fullest:.0%}"
     else:
-        because = f"{identities:,} of {capacity:,} codes would be taken, at most {policy.fullest:.0%}"
+        because = f"{identities:,} of {capacity:,} codes would be used, at most {policy.fullest:.0%}"
         return CodesChoice(action="extend", because=because, **about)
     return CodesChoice(action="rebuild", because=because, **about)
 
@@ -86,20 +86,20 @@ def choose_codes(
 def check_separation(
     store: ArtifactStore, choice: CodesChoice, champion: Champion, extended: Artifact, policy: CodesPolicy
 ) -> CodesChoice:
-    """Whether code vectors are still far enough apart now that new identities are among them."""
+    """Switch to rebuilding codes if the code vectors of the new identities are too close to others."""
     before = _least_distance(_last_rebuilt(store, champion.separation))
     now = _least_distance(extended)
     metrics = {"separation": now, "separation_before": before}
     if before is None or now is None or now >= policy.least_separation * before:
         return choice.model_copy(update=metrics)
-    because = f"the least distance would be {now:.3f}, below {policy.least_separation:.0%} of {before:.3f}"
+    because = f"the minimum distance would be {now:.3f}, below {policy.least_separation:.0%} of {before:.3f}"
     return choice.model_copy(update={**metrics, "action": "rebuild", "because": because})
 
 
 def challenger_config(
     config: RunConfig, champion: Champion, choice: CodesChoice, policy: TrainingPolicy
 ) -> tuple[RunConfig, bool]:
-    """The settings of the challenger, and whether it is fine-tuned."""
+    """Return the settings of the challenger, and whether it is fine-tuned."""
     extends = choice.action == "extend"
     config = extend_codes(config, champion) if extends else config
     wanted = policy.fine_tune == "always" or (policy.fine_tune == "extended" and extends)
@@ -107,14 +107,14 @@ def challenger_config(
 
 
 def extend_codes(config: RunConfig, champion: Champion) -> RunConfig:
-    """The same run on the champion's code vectors and codes."""
+    """Return the settings of the same run with the champion's code vectors and codes extended."""
     separation = config.separation.model_copy(update={"extends": champion.separation.ref.key})
     tokenization = config.tokenization.model_copy(update={"extends": champion.tokenization.ref.key})
     return config.model_copy(update={"separation": separation, "tokenization": tokenization})
 
 
 def fine_tune(config: RunConfig, champion: Champion, policy: TrainingPolicy) -> RunConfig:
-    """The same run from the champion's weights: shorter, and with smaller steps."""
+    """Return the settings of the same run from the champion's weights: fewer epochs, smaller learning rate."""
     given = config.training
     changes = {
         "start_from": champion.training.ref.key,
@@ -126,12 +126,13 @@ def fine_tune(config: RunConfig, champion: Champion, policy: TrainingPolicy) -> 
 
 
 def _fits(config: RunConfig, champion: Champion) -> bool:
-    """Whether the champion's weights are of the network that is configured."""
+    """Whether the champion's weights fit the configured network."""
     settings = champion.training.manifest.settings
-    return all(settings.get(name) == getattr(config.training, name) for name in BUILT)
+    return all(settings.get(name) == getattr(config.training, name) for name in WEIGHT_SETTINGS)
 
 
-def _are_more(champion: Champion, faces: Artifact) -> bool:
+def _begins_with_champion(champion: Champion, faces: Artifact) -> bool:
+    """Whether the identities are those of the champion's codes, in order, possibly followed by new ones."""
     codes, identities = champion.tokenization.path(PARQUET_FILE), faces.path("identities.parquet")
     try:
         check_identities(codes, identities, more=True)
@@ -141,7 +142,7 @@ def _are_more(champion: Champion, faces: Artifact) -> bool:
 
 
 def _changed_before_codes(store: ArtifactStore, config: RunConfig, champion: Champion) -> list[str]:
-    """Settings of the champion's codes that are others now."""
+    """Return the settings up to tokenization that differ from those of the champion's codes."""
     changed: list[str] = []
     for stage in BEFORE_CODES:
         before = _manifest_of(store, champion, stage)
@@ -169,7 +170,7 @@ def _manifest_of(store: ArtifactStore, champion: Champion, stage: StageName) -> 
 
 
 def _last_rebuilt(store: ArtifactStore, separation: Artifact) -> Artifact:
-    """The separation in which all identities moved, from which this one was extended."""
+    """Return the last separation that was not an extension."""
     while key := separation.manifest.settings.get("extends"):
         try:
             separation = store.open(store.ref("separation", key))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore, MetricsWriter, begin_run, read_history, read_tag, save_run
-from gif_core.retraining import enter_verdict
+from gif_core.retraining import record_verdict
 from schemas.artifacts import MadeFrom, StageRecord
 from schemas.loading import load_config
 from schemas.retraining import Compared
@@ -89,7 +89,7 @@ def test_decisions_can_be_asked_with_sql(store: ArtifactStore, run_gif: Gif) -> 
     add_run(store, C)
     run_gif("promote", f"training/{A}")
     row = Compared(set="LFW", metric="accuracy", champion=0.9, challenger=0.95, low=0.01, high=0.09)
-    enter_verdict(store, "champion", champion=A, challenger=B, promoted=True, because="better", metrics=(row,))
+    record_verdict(store, "champion", champion=A, challenger=B, promoted=True, because="better", metrics=(row,))
     asked = "SELECT number, kind, champion, because FROM decisions ORDER BY number"
     assert json.loads(run_gif("sql", asked, "--format", "json")) == [
         {"number": 1, "kind": "by_hand", "champion": A, "because": "by hand"},

@@ -24,7 +24,7 @@ from flows.retrain import retrain
 from flows.training import training
 from gif_core.artifacts import Artifact, ArtifactStore, list_runs, read_history, read_tag, verify_artifacts
 from gif_core.artifacts.attempts import MARKER
-from gif_core.retraining import judge, promote
+from gif_core.retraining import promote, should_promote
 from gif_core.separation import open_code_vectors
 from gif_core.synthetic import draw_jpeg
 from gif_core.tokenization import read_codes
@@ -116,7 +116,7 @@ def test_nothing_new_ends_at_once_and_says_so(copied: Place) -> None:
     store, before = ArtifactStore(config.store), champion(config)
     runs, decisions = len(list_runs(store)), read_history(store)
     state = retrain(config, policy(), return_state=True)
-    said = f"nothing new: the sources are as they were when training/{before[:12]} was trained"
+    said = f"nothing new: the sources have not changed since training/{before[:12]} was trained"
     assert state.message == said
     assert shown(state) == f"{said.capitalize()}."
     assert state.result().outcome == "nothing_new"
@@ -162,15 +162,15 @@ def test_new_identities_get_codes_beside_those_of_the_others_and_the_challenger_
     assert scored["champion"].ref.key in made["reporting"].manifest.settings["beside"], "the report shows both"
 
     assert decision.kind == "kept", "it has learned nothing"
-    assert decision.because.startswith("no metric is above by more than chance explains")
-    assert (False, decision.because) == judge(decision.metrics)
+    assert decision.because.startswith("no metric is higher by more than chance explains")
+    assert (False, decision.because) == should_promote(decision.metrics)
     assert champion(config) == old.ref.key
     assert f"training/{old.ref.key[:12]} stays champion" in state.message
     assert "| Held out: Accuracy |" in shown(state)
-    assert "Codes were extended: 21 of 25 codes would be taken" in shown(state)
+    assert "Codes were extended: 21 of 25 codes would be used" in shown(state)
 
     again = retrain(config, policy())
-    assert again.message == f"nothing new: the sources are as they were at decision {decision.number} (kept)"
+    assert again.message == f"nothing new: the sources have not changed since decision {decision.number} (kept)"
 
 
 def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_reason(copied: Place) -> None:
@@ -182,7 +182,7 @@ def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_re
     refused = retrain(config, ruinous)
     assert refused.outcome == "kept"
     assert refused.decision is not None
-    assert refused.decision.because.endswith("below by more than chance explains")
+    assert refused.decision.because.endswith("lower by more than chance explains")
     assert champion(config) == good
 
     store, ruined = ArtifactStore(config.store), str(refused.decision.challenger)
@@ -191,7 +191,7 @@ def test_a_worse_challenger_is_refused_and_a_better_one_promoted_each_for_its_re
     promoted = retrain(config, policy(promotion=narrow, training={"fine_tune": "never"}))
     assert promoted.outcome == "promoted"
     assert promoted.decision is not None
-    assert "above by more than chance explains, and nothing is below" in promoted.decision.because
+    assert "higher by more than chance explains, and none is lower" in promoted.decision.because
     assert champion(config) == promoted.decision.challenger != good
     assert [entry.kind for entry in read_history(store)] == ["first", "kept", "by_hand", "promoted"]
     assert promoted.decision.fine_tuned is False
@@ -205,7 +205,7 @@ def test_codes_are_made_anew_when_the_tree_would_be_too_full(copied: Place) -> N
     assert decision is not None
     assert decision.codes is not None
     assert (decision.codes.action, decision.fine_tuned) == ("rebuild", False)
-    assert decision.codes.because == "21 of 25 codes would be taken, more than 80%"
+    assert decision.codes.because == "21 of 25 codes would be used, more than 80%"
     settings = artifact(config, "training", str(decision.challenger)).manifest.settings
     assert "start_from" not in settings
 
@@ -215,7 +215,7 @@ def test_the_same_model_again_is_nothing_new_even_when_it_is_forced(copied: Plac
     forced = policy(codes={"prefer": "rebuild"}, training={"fine_tune": "never"})
     result = retrain(config, forced, force=True)
     assert result.outcome == "nothing_new"
-    assert result.message == f"these settings and sources give training/{champion(config)[:12]} again"
+    assert result.message == f"these settings and sources produce the champion training/{champion(config)[:12]} again"
 
 
 def test_a_tag_that_is_behind_the_last_decision_is_moved_at_the_start(copied: Place) -> None:

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.retrain import retrain
 from gif_core.artifacts import ArtifactStore, list_runs, read_history, read_tag
-from gif_core.retraining import judge
+from gif_core.retraining import should_promote
 from gif_core.synthetic import draw_jpeg
 from schemas.retraining import Decision
 from schemas.stages import STAGES
@@ -176,7 +176,7 @@ def check_challenge(store: ArtifactStore, decision: Decision, before: str) -> No
     }
     assert trained == {"champion": before, "challenger": decision.challenger}
     assert [row.set for row in decision.metrics] == ["held_out"]
-    promoted, because = judge(decision.metrics)
+    promoted, because = should_promote(decision.metrics)
     assert (decision.kind, decision.because) == ("promoted" if promoted else "kept", because)
     tag = read_tag(store, "training", "champion")
     assert tag is not None

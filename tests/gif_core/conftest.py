@@ -29,7 +29,7 @@ settings.load_profile("gif")
 
 HOSTILE = "<script>alert(1)</script>"
 STEPS = 1200
-ONE_CLASS = "all pairs are of one person, so FAR is undefined"
+ONE_CLASS = "all pairs are of one identity, so FAR is undefined"
 NOBODY = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
 
 

@@ -1,15 +1,15 @@
-"""Encoders: pretrained networks such as CLIP and DINO. One protocol, and one file for each library.
+"""Encoders: which pretrained network turns a face into a vector? One protocol, one file per library.
 
-backbone_encoder       A face recognition network as the encoder: one trained here before, or insightface's or CVLFace's
-base                   What an encoder is: a network, its preprocessing and the precision it computes in
-factory                The encoder that a configuration names
-files                  Where weights lie. Nothing heavy is imported here: keys of artifacts need it too
-open_clip_encoder      CLIP through open_clip: any of its architectures, or the project's own `tiny-clip`
-precision              The precision of a network that only looks: full on a CPU, half on a GPU
-preprocessing          Preprocessing of a whole batch on the device: resize, crop and normalise as the encoder asks
-timm_encoder           DINO, DINOv2 and every other image model of timm, without its classifier
-tiny_clip              `tiny-clip`: a small CLIP that the project trains itself, on synthetic faces and captions of t...
-torchvision_operators  Let open_clip be imported where torchvision's compiled operators cannot be loaded
+base                   `Encoder` protocol and `ImageEncoder`: a network, its preprocessing and its precision
+factory                `build_encoder`: the encoder that a configuration names
+open_clip_encoder      CLIP and others through open_clip, including the project's own `tiny-clip`
+timm_encoder           DINO, DINOv2 and all other image models of timm
+backbone_encoder       A face recognition backbone as the encoder: trained here, by insightface or by CVLFace
+tiny_clip              Trains `tiny-clip`, a small CLIP on synthetic faces and captions
+preprocessing          Resizes, crops and normalises a batch on the device
+precision              Precision of inference: fp32 on a CPU, half precision on a GPU
+files                  Local files of weights; imports nothing heavy, because keys need it
+torchvision_operators  Makes open_clip importable where torchvision's compiled operators cannot be loaded
 """
 
 from typing import TYPE_CHECKING

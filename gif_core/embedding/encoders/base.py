@@ -1,4 +1,4 @@
-"""What an encoder is: a network, its preprocessing and the precision it computes in."""
+"""What an encoder is: a network, its preprocessing and its precision."""
 
 # Shapes: B images in a batch, H height, W width, C channels, D dimensions.
 
@@ -15,30 +15,30 @@ from gif_core.embedding.encoders.preprocessing import Preprocessing
 
 
 class Encoder(Protocol):
-    """Anything that turns RGB faces into unit vectors."""
+    """Maps RGB faces to unit vectors."""
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device on which it computes."""
         ...
 
     def encode(self, images_BHWC: NDArray[np.uint8]) -> Tensor:
-        """Unit vectors [B, D]; may be called from several threads at once."""
+        """Return unit vectors [B, D]; may be called from several threads at once."""
         ...
 
 
 class ImageEncoder:
-    """An image tower of any library."""
+    """The image tower of a model of any library."""
 
     def __init__(
         self, tower: Callable[[Tensor], Tensor], preprocessing: Preprocessing, device: torch.device, precision: str
     ) -> None:
-        """`tower` gives features [B, D] of normalised images [B, C, H, W] on the device."""
+        """Keep the parts; `tower` maps normalised images [B, C, H, W] on the device to features [B, D]."""
         self.tower, self.preprocessing, self.device, self.precision = tower, preprocessing, device, precision
 
     @torch.inference_mode()
     def encode(self, images_BHWC: NDArray[np.uint8]) -> Tensor:
-        """Unit vectors [B, D] of RGB faces, in float32 whatever the network computed in."""
+        """Return unit vectors [B, D] of RGB faces, in float32 for any precision of the network."""
         images_BCHW = self.preprocessing(images_BHWC, self.device)
         with autocast(self.device, self.precision):
             features_BD = self.tower(images_BCHW)

@@ -1,4 +1,4 @@
-"""The encoder that a configuration names."""
+"""Builds the encoder that a configuration names."""
 
 import torch
 
@@ -7,7 +7,7 @@ from schemas.embedding import EmbeddingConfig
 
 
 def build_encoder(config: EmbeddingConfig, device: torch.device) -> ImageEncoder:
-    """The encoder with its weights; the library is imported when it is needed."""
+    """Build the encoder with its weights; only its own library is imported."""
     if config.encoder == "timm":
         from gif_core.embedding.encoders.timm_encoder import TimmEncoder
 

@@ -1,4 +1,4 @@
-"""Where weights lie. Nothing heavy is imported here: keys of artifacts need it too."""
+"""Local files of weights. Imports nothing heavy, because keys of artifacts need it."""
 
 from pathlib import Path
 from typing import Final
@@ -7,11 +7,11 @@ from schemas.embedding import EmbeddingConfig
 
 RANDOM: Final = "random"
 SHIPPED: Final = {("tiny-clip", "synthetic"): Path(__file__).with_name("tiny-clip.safetensors")}
-"""Checkpoints that come with the project."""
+"""Checkpoints that are part of the project."""
 
 
 def weights_file(config: EmbeddingConfig) -> Path | None:
-    """The local file that holds the weights; none when they are a library's tag, or random."""
+    """Return the local file with the weights; None if they are a tag of a library or random."""
     shipped = SHIPPED.get((config.model, config.pretrained)) if config.encoder == "open_clip" else None
     given = Path(config.pretrained).expanduser()
     return shipped or (given if given.is_file() else None)

@@ -1,4 +1,4 @@
-"""CLIP through open_clip: any of its architectures, or the project's own `tiny-clip`."""
+"""CLIP and others through open_clip: any of its architectures, or the project's own `tiny-clip`."""
 
 # Shapes: B texts in a batch, D dimensions.
 
@@ -33,10 +33,10 @@ open_clip.add_model_config(TINY_CLIP)
 
 
 class OpenClipEncoder(ImageEncoder):
-    """An image tower of open_clip; the text tower is there to ask it questions."""
+    """The image tower of an open_clip model; its text tower is used for zero-shot tests."""
 
     def __init__(self, config: EmbeddingConfig, device: torch.device) -> None:
-        """Build the model and load its weights; never a silent fall-back to random ones."""
+        """Build the model and load its weights; there is no silent fallback to random ones."""
         check_names(config)
         self.model = build_model(config)
         path = _find_weights(config)
@@ -51,22 +51,22 @@ class OpenClipEncoder(ImageEncoder):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """What cuts texts into tokens; some models have one of their own, which may have to be downloaded."""
+        """The text tokenizer; that of some models has to be downloaded."""
         try:
             return open_clip.get_tokenizer(self.name)
         except Exception as error:
-            raise WeightsError(f"the tokenizer of {self.name} cannot be had ({error})") from error
+            raise WeightsError(f"the tokenizer of {self.name} cannot be loaded ({error})") from error
 
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """Unit vectors [B, D] of sentences."""
+        """Return unit vectors [B, D] of sentences."""
         tokens = self.tokenizer(list(texts))
         features_BD: Tensor = self.model.encode_text(tokens.to(self.device), normalize=True)
         return features_BD.float()
 
 
 def build_model(config: EmbeddingConfig) -> Any:
-    """The architecture with untrained weights, the same ones every time."""
+    """Build the architecture with reproducible untrained weights."""
     gelu = _pretrained_tag(config).get("quick_gelu", False)
     with torch.random.fork_rng(devices=[]), quiet():
         torch.default_generator.manual_seed(0)
@@ -83,7 +83,7 @@ def build_model(config: EmbeddingConfig) -> Any:
 
 
 def check_names(config: EmbeddingConfig) -> None:
-    """Refuse an architecture or a tag that nobody knows, before anything is built."""
+    """Raise for an unknown architecture or tag, before anything is built."""
     known = open_clip.list_models()
     if config.model not in known:
         raise ValueError(f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}")
@@ -97,7 +97,7 @@ def check_names(config: EmbeddingConfig) -> None:
 
 
 def _find_weights(config: EmbeddingConfig) -> Path | None:
-    """Where the weights lie: here already, or after a download."""
+    """Return the file of weights, downloaded if necessary; None for random weights."""
     if config.pretrained == RANDOM:
         return None
     local = weights_file(config)
@@ -106,7 +106,7 @@ def _find_weights(config: EmbeddingConfig) -> Path | None:
     try:
         with quiet():
             return Path(download_pretrained(_pretrained_tag(config)))
-    except Exception as error:  # whatever the network did, the way out is the same
+    except Exception as error:  # the remedy is the same for any failure of the download
         raise WeightsError(_advice(config, error)) from error
 
 
@@ -116,7 +116,7 @@ def _pretrained_tag(config: EmbeddingConfig) -> dict[str, Any]:
 
 
 def _converted(model: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names of open_clip's model, with positions for its size of image and text."""
+    """Return weights with open_clip's names, and positional embeddings resized to the model's inputs."""
     weights = convert_state_dict(model, weights)
     if "positional_embedding" in weights and not hasattr(model, "positional_embedding"):
         weights = convert_to_custom_text_state_dict(weights)
@@ -135,7 +135,7 @@ def _preprocessing(wanted: Any) -> Preprocessing:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """open_clip logs through the root logger, and warns of untrained weights that are asked for by name."""
+    """Silence open_clip, which logs through the root logger and warns of untrained weights even if requested."""
     root, level = logging.getLogger(), logging.getLogger().level
     root.setLevel(logging.CRITICAL)
     try:
@@ -150,7 +150,7 @@ def _advice(config: EmbeddingConfig, error: Exception) -> str:
     url = f"https://huggingface.co/{repository} (open_clip_model.safetensors)" if repository else tag.get("url", "")
     model = f"{config.model}-quickgelu" if tag.get("quick_gelu") and "quickgelu" not in config.model else config.model
     return (
-        f"the weights {config.pretrained!r} of {config.model} cannot be had ({type(error).__name__}: {error}). "
+        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({type(error).__name__}: {error}). "
         f"On a machine with a network, fetch {url}; then set embedding.pretrained to the path of the file "
         f"and embedding.model to {model}"
     )

@@ -1,4 +1,4 @@
-"""The precision of a network that only looks: full on a CPU, half on a GPU."""
+"""The precision of inference: fp32 on a CPU, half precision on a GPU."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -8,7 +8,7 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """`auto` is bf16 on a GPU that has it, else fp16; a CPU computes in fp32 unless it is told otherwise."""
+    """Return the autocast context; `auto` is fp32 on a CPU, bf16 on a GPU that supports it, else fp16."""
     if precision == "auto":
         precision = _best(device)
     if precision == "fp32":

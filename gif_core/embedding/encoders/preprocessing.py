@@ -1,7 +1,7 @@
-"""Preprocessing of a whole batch on the device: resize, crop and normalise as the encoder asks.
+"""Preprocessing of a batch on the device: resize, crop and normalise as the encoder requires.
 
-The libraries' own transforms work on one Pillow image at a time. This does the same to a batch of tensors: Pillow's
-bicubic filter is the antialiased one of torch.
+The transforms of the libraries process one Pillow image at a time. This does the same for a batch of tensors: torch's
+antialiased bicubic filter equals that of Pillow.
 """
 
 # Shapes: B images in a batch, H height, W width, C channels.
@@ -18,25 +18,25 @@ from torch.nn.functional import interpolate
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What an encoder wants to see."""
+    """The input that an encoder requires."""
 
     size: int
     """Side of the network's input."""
     resized: int
-    """The shorter side after resizing; what is more than `size` is cut off evenly."""
+    """The shorter side after resizing; a centre crop of `size` follows."""
     mean: Sequence[float]
     std: Sequence[float]
     interpolation: str = "bicubic"
 
     def __call__(self, images_BHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
-        """Normalised images [B, C, size, size] on the device, to which they travel as bytes."""
+        """Return normalised images [B, C, size, size] on the device; they are transferred as bytes."""
         images_BCHW = torch.from_numpy(images_BHWC).to(device, non_blocking=True).permute(0, 3, 1, 2)
         images_BCHW = self._crop(self._resize(images_BCHW)).float()
         mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (self.mean, self.std))
         return (images_BCHW - 255 * mean) / (255 * std)
 
     def _resize(self, images_BCHW: Tensor) -> Tensor:
-        """Rounded to whole bytes, as Pillow does; a CPU resizes bytes faster than floats, a GPU knows only floats."""
+        """Resize and round to bytes, as Pillow does; a CPU resizes bytes faster than floats, a GPU only floats."""
         height, width = images_BCHW.shape[2:]
         shorter = min(height, width)
         target = (self.resized * height // shorter, self.resized * width // shorter)

@@ -1,4 +1,4 @@
-"""DINO, DINOv2 and every other image model of timm, without its classifier."""
+"""DINO, DINOv2 and all other image models of timm, without their classifiers."""
 
 import sys
 from typing import Any, Final
@@ -26,7 +26,7 @@ class TimmEncoder(ImageEncoder):
     """The pooled features of a timm model."""
 
     def __init__(self, config: EmbeddingConfig, device: torch.device) -> None:
-        """Build the model and load its weights; never a silent fall-back to random ones."""
+        """Build the model and load its weights; there is no silent fallback to random ones."""
         check_names(config)
         self.model = _build(config)
         path = weights_file(config)
@@ -41,7 +41,7 @@ class TimmEncoder(ImageEncoder):
 
 
 def check_names(config: EmbeddingConfig) -> None:
-    """Refuse a model or a tag that timm does not know."""
+    """Raise for a model or tag that timm does not know."""
     if not timm.is_model(config.model):
         near = timm.list_models(f"*{config.model.split('_')[0]}*") or timm.list_models()
         raise ValueError(f"embedding.model = {config.model!r}: timm has no such model; it has {_some(near)}")
@@ -54,7 +54,7 @@ def check_names(config: EmbeddingConfig) -> None:
 
 
 def _build(config: EmbeddingConfig) -> Any:
-    """With the weights of a tag, or untrained ones, the same every time."""
+    """Build the model with the weights of a tag, or with reproducible untrained weights."""
     tagged = config.pretrained in _tags(config.model) and weights_file(config) is None
     name = f"{config.model}.{config.pretrained}" if tagged else config.model
     size = {} if config.image_size is None else {"img_size": config.image_size}
@@ -69,9 +69,9 @@ def _build(config: EmbeddingConfig) -> Any:
 
 
 def _converted(model: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under timm's names, by timm's own conversion where the model has one, without the classifier.
+    """Return weights with timm's names, converted by timm where it can, without the classifier.
 
-    Positions may be resampled for another size of image; patches of another size are another model.
+    Positional embeddings may be resampled for another image size; another patch size is another model.
     """
     found, own = weights.get(PATCHES), model.state_dict().get(PATCHES)
     if found is not None and own is not None and found.ndim == own.ndim and found.shape != own.shape:
@@ -105,6 +105,6 @@ def _advice(config: EmbeddingConfig, error: Exception) -> str:
     repository = f"{hub}{config.model}.{config.pretrained}" if hub and str(hub).endswith("/") else hub
     url = f"https://huggingface.co/{repository} (model.safetensors)" if repository else getattr(known, "url", "")
     return (
-        f"the weights {config.pretrained!r} of {config.model} cannot be had ({type(error).__name__}: {error}). "
+        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({type(error).__name__}: {error}). "
         f"On a machine with a network, fetch {url}; then set embedding.pretrained to the path of the file"
     )

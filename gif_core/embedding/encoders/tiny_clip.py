@@ -1,10 +1,11 @@
-"""`tiny-clip`: a small CLIP that the project trains itself, on synthetic faces and captions of their attributes.
+"""Trains `tiny-clip`, a small CLIP on synthetic faces and captions of their attributes.
 
-Both towers and the contrastive loss are open_clip's. It learns what the words mean (hair, skin, beard, glasses and
-finer features), so that identities who look alike get vectors that are alike.
+Both towers and the contrastive loss are open_clip's. The model learns the attributes (hair, skin, beard, glasses and
+finer features), so that similar faces get similar vectors.
 """
 
-# Shapes: N images in all, B images in a batch, Q questions, K sentences to choose from, T tokens, D dimensions.
+# Shapes: N images in total, B images of a batch, H height, W width, C channels, Q questions, K candidate sentences,
+# T text tokens, D dimensions.
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,13 +24,13 @@ from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder, open_
 from gif_core.synthetic import TEMPLATES, answers, caption, describe, draw_face, identity_attributes, prompts, questions
 
 MARGIN: Final = 4
-"""Pixels around the network's input, so that a crop of it can be shifted."""
+"""Pixels around the network's input, so that crops can be shifted."""
 TRAINING_SEED: Final = 20_253
 TEST_SEED: Final = 20_254
-"""Two worlds of synthetic identities; neither is the one that runs draw by default."""
+"""Seeds of two disjoint populations of synthetic identities; neither is the default of a run."""
 LARGEST_SCALE: Final = 100.0
 UNKNOWN: Final = -1
-"""The answer where nobody can tell; it does not count."""
+"""The answer to a question that does not apply; it is ignored in the loss."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,18 @@ class Recipe:
 
     @property
     def images(self) -> int:
-        """Photographs drawn."""
+        """Number of images drawn."""
         return self.identities * self.samples
 
     @property
     def steps(self) -> int:
-        """Steps of the training; what does not fill a batch is left for another epoch's order."""
+        """Number of training steps; images that do not fill a batch are left out of their epoch."""
         return self.images // self.batch_size * self.epochs
 
 
 @dataclass(frozen=True)
 class TinyClipStep:
-    """How far the training is."""
+    """Progress of the training."""
 
     step: int
     total: int
@@ -67,27 +68,27 @@ class TinyClipStep:
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """How often the prompt nearest to an image names its attribute."""
+    """How often the prompt closest to an image names its attribute."""
 
     accuracy: float
     commonest: float
-    """The same for always naming the commonest word."""
+    """Accuracy of always answering with the most common word."""
     recall: float
-    """Accuracy for each word, on average: rare words count as much as common ones."""
+    """Mean accuracy per word, so that rare words count as much as common ones."""
     chance: float
-    """The same for guessing, and for always naming one word."""
+    """Recall of guessing, and of always answering with one word."""
     identities: int
 
 
 def new_model(seed: int = 0) -> Any:
-    """An untrained tiny-clip."""
+    """Build an untrained tiny-clip."""
     with torch.random.fork_rng(devices=[]), quiet():
         torch.default_generator.manual_seed(seed)
         return open_clip.create_model("tiny-clip", load_weights=False)
 
 
 def save_model(model: nn.Module, path: Path) -> None:
-    """Write the checkpoint, in half precision: it is there under its name when it is whole."""
+    """Write the checkpoint atomically, in half precision."""
     partial = path.with_name(f".{path.name}")
     halves = {name: each.half() if each.is_floating_point() else each for name, each in model.state_dict().items()}
     weights = {name: each.cpu().contiguous() for name, each in halves.items()}
@@ -96,27 +97,27 @@ def save_model(model: nn.Module, path: Path) -> None:
 
 
 def draw_examples(recipe: Recipe, model: Any) -> Iterator[NDArray[np.uint8]]:
-    """One person after another, each as [samples, H, W, C], a little larger than the model's input."""
+    """Yield the images of each identity, [samples, H, W, C], slightly larger than the model's input."""
     size = int(np.max(model.visual.image_size)) + MARGIN
-    for person in range(recipe.identities):
-        faces = [draw_face(TRAINING_SEED, person, sample) for sample in range(recipe.samples)]
+    for identity in range(recipe.identities):
+        faces = [draw_face(TRAINING_SEED, identity, sample) for sample in range(recipe.samples)]
         yield np.stack([cv2.resize(face, (size, size), interpolation=cv2.INTER_AREA) for face in faces])
 
 
 def train_tiny_clip(
     model: nn.Module, images_NHWC: NDArray[np.uint8], recipe: Recipe, device: torch.device
 ) -> Iterator[TinyClipStep]:
-    """Train both towers with the contrastive loss; the model is trained when the iterator ends."""
+    """Train both towers with the contrastive loss, one step per iteration."""
     if not recipe.steps:
         fewest = -(-recipe.batch_size // recipe.samples)
         raise ValueError(
-            f"{recipe.identities} identities do not fill a batch of {recipe.batch_size}: take {fewest} or more"
+            f"{recipe.identities} identities do not fill a batch of {recipe.batch_size}: use at least {fewest}"
         )
     model.to(device).train()
     identities_N = np.repeat(np.arange(recipe.identities), recipe.samples)
     optimizer = _optimizer(model, recipe)
     step = 0
-    answers_NQ = np.array([_answers(person) for person in range(recipe.identities)])[identities_N]
+    answers_NQ = np.array([_answers(identity) for identity in range(recipe.identities)])[identities_N]
     for epoch in range(recipe.epochs):
         rng = np.random.default_rng([recipe.seed, epoch])
         order = rng.permutation(len(images_NHWC))
@@ -135,8 +136,8 @@ def train_tiny_clip(
 
 
 def zero_shot(encoder: OpenClipEncoder, identities: int, *, batch_size: int = 256) -> dict[str, ZeroShot]:
-    """Ask the encoder about identities it has never seen, one photograph of each."""
-    words = [describe(identity_attributes(TEST_SEED, person)) for person in range(identities)]
+    """Measure zero-shot accuracy by attribute on identities outside the training, one image each."""
+    words = [describe(identity_attributes(TEST_SEED, identity)) for identity in range(identities)]
     parts = range(0, identities, batch_size)
     faces = (np.stack([draw_face(TEST_SEED, p, 0) for p in range(s, min(s + batch_size, identities))]) for s in parts)
     features_ND = torch.cat([encoder.encode(images).cpu() for images in faces])
@@ -144,7 +145,7 @@ def zero_shot(encoder: OpenClipEncoder, identities: int, *, batch_size: int = 25
 
 
 def _ask(encoder: OpenClipEncoder, features_ND: Tensor, words: list[dict[str, str]], attribute: str) -> ZeroShot:
-    """The colour of hair is asked only of identities who have some."""
+    """Measure one attribute; hair colour is only measured on identities with hair."""
     rows = [row for row, word in enumerate(words) if attribute != "hair_colour" or word["hair_length"] != "bald"]
     choices = prompts(attribute)
     prompts_KD = torch.stack([encoder.encode_text(sentences).mean(0).cpu() for sentences in choices.values()])
@@ -169,9 +170,9 @@ def _contrastive_step(
     choices_KT: Tensor,
     answers_BQ: Tensor,
 ) -> float:
-    """One step: an image is drawn to its caption among all, and to the true sentence among those of one feature.
+    """Take one step: match an image to its caption in the batch, and to the true sentence of each question.
 
-    Without these hard negatives the colours, which tell most identities apart, hide the beards.
+    Without these hard negatives, colours, which separate most identities, dominate features such as beards.
     """
     image_BD, text_BD, scale = model(images, texts_BT)
     choices_KD = model.encode_text(choices_KT, normalize=True)
@@ -186,7 +187,7 @@ def _contrastive_step(
 
 
 def _choice_loss(logits_BK: Tensor, answers_BQ: Tensor) -> Tensor:
-    """Cross-entropy over the sentences of each question; all questions count."""
+    """Return the cross-entropy over the sentences of each question, summed over the questions."""
     parts = torch.split(logits_BK, [len(phrases) for phrases in questions()], dim=1)
     losses = [
         nn.functional.cross_entropy(part, answers, ignore_index=UNKNOWN)
@@ -196,7 +197,7 @@ def _choice_loss(logits_BK: Tensor, answers_BQ: Tensor) -> Tensor:
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; biases, norms and the scale do not decay."""
+    """Return AdamW without weight decay on biases, norms and the logit scale."""
     groups: Mapping[bool, list[nn.Parameter]] = {True: [], False: []}
     for parameter in model.parameters():
         groups[parameter.ndim >= 2].append(parameter)
@@ -211,7 +212,7 @@ def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int) -> None:
-    """A linear warm-up, then half a cosine."""
+    """Set the learning rate: linear warm-up, then cosine decay."""
     warmup = min(1.0, (step + 1) / recipe.warmup_steps)
     decay = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
     for group in optimizer.param_groups:
@@ -219,7 +220,7 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: i
 
 
 def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generator) -> Tensor:
-    """A shifted crop, mirrored or not, normalised as the model asks."""
+    """Crop at a random shift, mirror at random and normalise."""
     size = images_BHWC.shape[1] - MARGIN
     top, left = rng.integers(0, MARGIN + 1, 2)
     crop = torch.from_numpy(images_BHWC[:, top : top + size, left : left + size].copy()).permute(0, 3, 1, 2).float()
@@ -230,16 +231,16 @@ def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generato
 
 
 def _captions(identities: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
-    return [caption(identity_attributes(TRAINING_SEED, person), rng) for person in identities.tolist()]
+    return [caption(identity_attributes(TRAINING_SEED, identity), rng) for identity in identities.tolist()]
 
 
 def _choices(rng: np.random.Generator) -> list[str]:
-    """Every phrase of every question as a sentence."""
+    """Return every phrase of every question as a sentence."""
     return [str(rng.choice(TEMPLATES)).format(phrase) for phrases in questions() for phrase in phrases]
 
 
-def _answers(person: int) -> list[int]:
-    given = answers(identity_attributes(TRAINING_SEED, person))
+def _answers(identity: int) -> list[int]:
+    given = answers(identity_attributes(TRAINING_SEED, identity))
     return [UNKNOWN if answer is None else answer for answer in given]
 
 

@@ -1,8 +1,11 @@
-"""Sections of the report: what each one reads from the artifacts of a run.
+"""Sections of the report: what each of them reads from the artifacts of a run and shows.
 
-codes     What the report shows of the codes: the tree with faces of its nodes, how full it is, how good it is
-glance    What each section of the report shows, read from the artifacts of a run
-scores    What the report shows of evaluation: every set, published figures beside it, and the worst errors
-tables    What several sections of the report read from artifacts
-training  What the report shows of training: the curves that its head has, and what heads cost
+glance    The run in a few numbers
+scores    Every evaluation set, published metrics beside them, the worst errors
+faces     Sample images, and the number of images per identity
+vectors   Identity vectors, separation and its cost
+codes     The code tree with faces, how full it is, how much structure codes keep
+training  Curves of the training, and the cost of heads
+lineage   Manifests of all artifacts, and the configuration to reproduce the run
+inputs    Types and readers that several sections share
 """

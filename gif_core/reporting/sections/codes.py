@@ -1,7 +1,7 @@
-"""What the report shows of the codes: the tree with faces of its nodes, how full it is, how good it is."""
+"""Section "Codes": the code tree with faces of its nodes, how full it is, and how much structure codes keep."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import cv2
@@ -13,27 +13,25 @@ from numpy.typing import NDArray
 from gif_core.artifacts import Artifact
 from gif_core.images import Faces
 from gif_core.reporting import plots
+from gif_core.reporting.sections.inputs import Inputs, Shown
 from gif_core.tokenization import QUALITY_FILE
 from schemas.run import RunConfig
-from schemas.stages import StageName
-
-Shown = dict[str, Any]
 
 CODES_SHOWN: Final = 8
 FILL_BINS: Final = 20
 MOST_NODES: Final = 1500
-"""Nodes in the picture of the tree: levels below are cut."""
+"""Maximum number of nodes in the plot of the tree; deeper levels are left out."""
 MOST_FACES: Final = 600
 FACES_OF_A_NODE: Final = 6
 FACE_SIZE: Final = 56
 SHEET_COLUMNS: Final = 25
 LARGEST_SHEET: Final = 1_100_000
-"""Bytes of all faces together; a third more in base64."""
+"""Bytes of all thumbnails together; a third more in base64."""
 QUALITIES: Final = (82, 65, 50, 35, 20)
 
 
-def show_codes(config: RunConfig, inputs: Mapping[StageName, Artifact]) -> Shown:
-    """The shape of the code tree, the tree itself, its quality and some codes."""
+def show_codes(config: RunConfig, inputs: Inputs) -> Shown:
+    """Show the shape of the code tree, the tree, its quality and some codes."""
     tokenization = inputs["tokenization"]
     with duckdb.connect(tokenization.path("codes.duckdb"), read_only=True) as table:
         levels = table.sql(
@@ -58,7 +56,7 @@ def show_codes(config: RunConfig, inputs: Mapping[StageName, Artifact]) -> Shown
 
 
 def _show_quality(tokenization: Artifact) -> Shown | None:
-    """What was measured of every level; nothing when the artifact has no such table or codes have one token."""
+    """Show the quality of every level; None without such a table or for codes of one token."""
     if QUALITY_FILE not in tokenization.names():
         return None
     levels = pq.read_table(tokenization.path(QUALITY_FILE)).to_pylist()
@@ -70,7 +68,7 @@ def _show_quality(tokenization: Artifact) -> Shown | None:
 
 
 def _draw_tree(table: duckdb.DuckDBPyConnection) -> Any:
-    """The upper levels, as many as have at most `MOST_NODES` nodes; nothing for codes of one token."""
+    """Draw the upper levels with at most `MOST_NODES` nodes; None for codes of one token."""
     tree = "SELECT level, prefix, size, capacity FROM nodes UNION ALL SELECT len(code), code, 1, 1 FROM codes"
     counts = table.execute(f"SELECT count(*) FROM ({tree}) GROUP BY level ORDER BY level").fetchall()
     shown = int((np.cumsum(counts) <= MOST_NODES).sum())
@@ -83,7 +81,7 @@ def _draw_tree(table: duckdb.DuckDBPyConnection) -> Any:
 
 
 def _show_identities(table: duckdb.DuckDBPyConnection, ingestion: Artifact) -> Shown:
-    """One face each of some identities of the first shard, from all over the first two levels, on one sheet."""
+    """Return one face of some identities of the first shard, spread over the first two levels, on one sheet."""
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
     ids, first = np.unique(faces.labels_N, return_index=True)
     identities = _choose_identities(table, ids.tolist())
@@ -98,7 +96,7 @@ def _show_identities(table: duckdb.DuckDBPyConnection, ingestion: Artifact) -> S
 
 
 def _choose_identities(table: duckdb.DuckDBPyConnection, ids: list[int]) -> list[tuple[int, str, list[int]]]:
-    """Identities to show, as many of every node of level 2 as there is room for, in the order of codes."""
+    """Choose identities, equally many of every node of level 2, in the order of codes."""
     nodes = "code[:2]"
     each = f"least({FACES_OF_A_NODE}, greatest(1, {MOST_FACES} // (SELECT count(DISTINCT {nodes}) FROM here)))"
     return table.execute(
@@ -116,7 +114,7 @@ def _shrink(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _encode_sheet(thumbnails: list[NDArray[np.uint8]]) -> bytes:
-    """All faces on one JPEG, row by row, as good as its size allows."""
+    """Encode all faces as one JPEG, row by row, at the best quality within `LARGEST_SHEET`."""
     num_rows = -(-len(thumbnails) // SHEET_COLUMNS)
     sheet = np.full((num_rows * FACE_SIZE, SHEET_COLUMNS * FACE_SIZE, 3), 128, np.uint8)
     for place, face in enumerate(thumbnails):
@@ -131,7 +129,7 @@ def _encode_sheet(thumbnails: list[NDArray[np.uint8]]) -> bytes:
 
 
 def _draw_fill(table: duckdb.DuckDBPyConnection) -> Any:
-    """Nodes are counted in the database: there may be millions."""
+    """Draw the occupancy of clusters; nodes are counted in the database, as there may be millions."""
     shares: dict[int, NDArray[np.float64]] = {}
     for level, filled, count in _count_fill(table):
         shares.setdefault(level, np.zeros(FILL_BINS))[filled] = count

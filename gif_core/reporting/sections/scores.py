@@ -1,4 +1,4 @@
-"""What the report shows of evaluation: every set, published figures beside it, and the worst errors."""
+"""Sections "Scores", "Published" and "Worst errors": metrics of every set, beside published ones, and its errors."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -11,29 +11,26 @@ from gif_core.artifacts import Artifact
 from gif_core.protocols import SCORES_FILE, read_identification, read_scores
 from gif_core.reporting import plots
 from gif_core.reporting.published import BENCHMARKS, PUBLISHED, benchmark_of, training_set_of
-from gif_core.reporting.sections.tables import count_identities, describe_encoder, read_curves
+from gif_core.reporting.sections.inputs import Inputs, Shown, count_identities, describe_encoder, read_curves
 from gif_core.runtime import decimal, flag_words, metric_name, percent, plain_name, set_name, thousands
 from schemas.run import RunConfig
-from schemas.stages import StageName
 
-Inputs = Mapping[StageName, Artifact]
-Shown = dict[str, Any]
 KINDS: Final = {
-    "held_out": "Pairs of identities who were held out: neither the codes nor the model have seen them",
-    "bin": "Pairs of a verification file",
-    "lfw": "LFW's own pairs",
-    "parquet": "Pairs of a table",
+    "held_out": "Pairs of held-out identities, which neither the codes nor the model were trained on",
+    "bin": "Pairs of a .bin file",
+    "lfw": "Pairs of a pairs.txt (LFW)",
+    "parquet": "Pairs of a Parquet table",
     "ijb": "Templates of IJB, 1:1 and, where there are galleries, 1:N",
-    "synthetic_bin": "Pairs of drawn identities who are in no other data",
-    "synthetic_ijb": "Templates of drawn identities who are in no other data, in the files of IJB-C",
+    "synthetic_bin": "Pairs of synthetic identities that occur in no other data",
+    "synthetic_ijb": "Templates of synthetic identities that occur in no other data, in the format of IJB-C",
 }
-COUNTED: Final = {"same": "of them of one person"}
+COUNTED: Final = {"same": "of them of one identity"}
 TEMPLATES: Final = ("ijb", "synthetic_ijb")
 HEADLINES: Final = ("accuracy", "tar_at_far_0.0001")
 
 
 def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
-    """Every set with its protocol, flags and figures, or with the reason why it has none."""
+    """Show every set with its protocol, flags and metrics, or the reason why it has none."""
     evaluation = inputs["evaluation"]
     notes = {"encoder": describe_encoder(config), "model": f"{config.training.backbone}, head {config.training.head}"}
     sets = _read_sets(evaluation)
@@ -45,10 +42,10 @@ def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
 
 
 def show_published(config: RunConfig, inputs: Inputs) -> Shown:
-    """This run's figures on public benchmarks, above those of the paper and its peers."""
+    """Show this run's metrics on public benchmarks above those of the paper and its peers."""
     identities = [count_identities(inputs["ingestion"], split)["identities"] for split in ("identities", "held_out")]
     trained_on = training_set_of(identities[0]) or training_set_of(sum(identities))
-    own = _benchmark_figures(inputs["evaluation"])
+    own = _benchmark_metrics(inputs["evaluation"])
     rows = [{"about": row, "cells": _cells(row.by_benchmark())} for row in PUBLISHED]
     return {
         "benchmarks": BENCHMARKS,
@@ -62,7 +59,7 @@ def show_published(config: RunConfig, inputs: Inputs) -> Shown:
 
 
 def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
-    """The most confident false matches and misses of each set, both images of a pair."""
+    """Show the most confident false matches and misses of each set, with both images of a pair."""
     table = pq.read_table(inputs["evaluation"].path("errors.parquet"))
     groups = []
     for title in table["set"].unique().to_pylist():
@@ -79,12 +76,12 @@ def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
 
 
 def headline_scores(evaluation: Artifact) -> Iterator[tuple[str, str, float]]:
-    """Set, figure and value of the model's main figure on each set."""
+    """Yield set, metric and value of the model's main metric on each set."""
     for title, found in _read_sets(evaluation).items():
         scores = found["systems"].get("model", {})
-        for figure in HEADLINES:
-            if figure in scores:
-                yield set_name(title), metric_name(figure), scores[figure]
+        for metric in HEADLINES:
+            if metric in scores:
+                yield set_name(title), metric_name(metric), scores[metric]
                 break
 
 
@@ -104,16 +101,16 @@ def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Sho
 
 
 def _tables(systems: Mapping[str, Mapping[str, float]]) -> Iterator[Shown]:
-    """Verification and identification are two tables; neither is there without figures."""
+    """Yield a table of verification and a table of identification, each only if it has metrics."""
     names = list(dict.fromkeys(name for scores in systems.values() for name in scores if not name.endswith("_std")))
     ranked = [name for name in names if name.startswith(("tpir", "fnir", "rank"))]
     for caption, columns in (("", [name for name in names if name not in ranked]), ("1:N", ranked)):
-        rows = {system: [_write_figure(scores, name) for name in columns] for system, scores in systems.items()}
+        rows = {system: [_write_metric(scores, name) for name in columns] for system, scores in systems.items()}
         if columns:
             yield {"caption": caption, "columns": [metric_name(name) for name in columns], "rows": rows}
 
 
-def _write_figure(scores: Mapping[str, float], name: str) -> str:
+def _write_metric(scores: Mapping[str, float], name: str) -> str:
     if name not in scores:
         return "–"
     if name == "threshold":
@@ -138,22 +135,22 @@ def _show_error(row: Mapping[str, Any]) -> Shown:
 
 
 def _show_identification(evaluation: Artifact) -> Shown | None:
-    """Each way of finding identities among the enrolled with its figures, when the artifact has them."""
+    """Show the metrics of each identification method; None if identification was not measured."""
     found = read_identification(evaluation)
     if found is None:
         return None
-    ways = found["systems"]
-    names = [name for name in next(iter(ways.values()), {}) if name.startswith(("rank_", "fnir_"))]
+    methods = found["systems"]
+    names = [name for name in next(iter(methods.values()), {}) if name.startswith(("rank_", "fnir_"))]
     return {
         "names": [metric_name(name) for name in names],
-        "rows": {way: [percent(figures[name]) for name in names] for way, figures in ways.items()},
+        "rows": {method: [percent(metrics[name]) for name in names] for method, metrics in methods.items()},
         "about": found,
         "undefined": found.get("undefined"),
     }
 
 
-def _benchmark_figures(evaluation: Artifact) -> dict[str, float]:
-    """The model's figures by public benchmark; of several sets of one benchmark the first counts."""
+def _benchmark_metrics(evaluation: Artifact) -> dict[str, float]:
+    """Return the model's metrics by public benchmark; of several sets of one benchmark the first counts."""
     own: dict[str, float] = {}
     for title, found in _read_sets(evaluation).items():
         benchmark = benchmark_of(found["kind"], title)

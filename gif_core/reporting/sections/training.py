@@ -1,38 +1,34 @@
-"""What the report shows of training: the curves that its head has, and what heads cost."""
+"""Sections "Training" and "Head cost": the curves of the training, and memory and parameters of heads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from gif_core.artifacts import Artifact
 from gif_core.reporting import plots
 from gif_core.reporting.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.reporting.plots import Curve
-from gif_core.reporting.sections.tables import read_curves
+from gif_core.reporting.sections.inputs import Inputs, Shown, read_curves
 from gif_core.runtime import decimal, duration, percent, thousands
 from gif_core.tokenization import CodeShape
 from schemas.run import RunConfig
-from schemas.stages import StageName
 
-Inputs = Mapping[StageName, Artifact]
-Shown = dict[str, Any]
 TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "loss": ("total loss", decimal),
-    "code_accuracy": ("whole codes predicted right", percent),
-    "accuracy": ("identities predicted right", percent),
+    "code_accuracy": ("complete codes predicted correctly", percent),
+    "accuracy": ("identities predicted correctly", percent),
     "alignment": ("alignment z·h", decimal),
-    "val_accuracy": ("of pairs of unseen identities verified right", percent),
+    "val_accuracy": ("verification accuracy on held-out identities", percent),
     "images_per_second": ("images per second", thousands),
 }
-"""Headline figures, those of them that a training has, and how they are written."""
-UNSEEN: Final = "val_accuracy"
+"""Headline metrics, where the training has them, with their labels and formats."""
+VALIDATION: Final = "val_accuracy"
 LOSSES: Final = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
 IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(64e6), 25))
 
 
 def show_training(config: RunConfig, inputs: Inputs) -> Shown:
-    """Headline figures and curves, whatever the head."""
+    """Show headline metrics and curves of any head."""
     manifest = inputs["training"].manifest
     curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
     tiles = [
@@ -45,13 +41,13 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
         "backbone": config.training.backbone,
         "gamma": config.training.gamma,
         "code_weight": config.training.code_weight,
-        "tiles": [*tiles, (duration(manifest.seconds), "for the training")],
+        "tiles": [*tiles, (duration(manifest.seconds), "training time")],
         "plots": list(_draw_plots(curves)),
     }
 
 
 def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
-    """Memory of a step of three kinds of heads against the number of identities, computed, with this run on it."""
+    """Show the computed memory of a step against the number of identities, for three kinds of heads."""
     codes = inputs["tokenization"].manifest.metrics
     dim = code_dimension(inputs["separation"].manifest, inputs["embedding"].manifest)
     shape, here = CodeShape(int(codes["length"]), int(codes["vocab_size"])), int(codes["identities"])
@@ -72,33 +68,34 @@ def show_head_cost(config: RunConfig, inputs: Inputs) -> Shown:
 
 
 def _draw_plots(curves: Mapping[str, Curve]) -> Iterator[Shown]:
-    """A figure for each kind of curve that there is."""
+    """Yield a figure for each kind of curve that the training has."""
     if losses := _rename(curves, LOSSES):
-        parts = "The total, and its two parts before they are weighted." if len(losses) > 1 else "Over the steps."
+        parts = "The total, and its two parts before weighting." if len(losses) > 1 else "Over the steps."
         yield _plot("losses", plots.draw_curves(losses, "Loss"), "Loss", parts)
     tokens = {name: f"Token {name.partition('/')[2]}" for name in curves if name.startswith("token_accuracy/")}
-    whole = {"code_accuracy": "Whole code", "accuracy": "Identity"}
+    whole = {"code_accuracy": "Complete code", "accuracy": "Identity"}
     if right := _rename(curves, tokens | whole):
-        words = "each token alone and the whole code" if tokens else "the identity among all that take part in a step"
-        title = "Accuracy of the tokens" if tokens else "Accuracy"
-        figure = plots.draw_curves(right, "Images predicted right", share=True)
+        words = "each token and the complete code" if tokens else "the identity among those of a step"
+        title = "Token accuracy" if tokens else "Accuracy"
+        figure = plots.draw_curves(right, "Images predicted correctly", share=True)
         yield _plot("accuracies", figure, title, f"On training images: {words}.")
     cosines = {"alignment": "z·h", "cosine": "z·w"}
     if shown := _rename(curves, cosines):
-        vector = "code vector h, where the learned map puts it if there is one"
-        what = vector if "alignment" in curves else "row w of its identity"
-        yield _plot("alignment", plots.draw_curves(shown, "Cosine"), "Alignment", f"Of a feature z with the {what}.")
-    names = {name: name.partition("/")[2] or "Held-out identities" for name in curves if name.startswith(UNSEEN)}
+        vector = "code vector h, after the learned map if there is one"
+        what = vector if "alignment" in curves else "classifier row w of its identity"
+        words = f"Cosine of a feature z and the {what}."
+        yield _plot("alignment", plots.draw_curves(shown, "Cosine"), "Alignment", words)
+    names = {name: name.partition("/")[2] or "Held-out identities" for name in curves if name.startswith(VALIDATION)}
     if shown := _rename(curves, names):
-        figure = plots.draw_points(shown, "Pairs verified right")
+        figure = plots.draw_points(shown, "Verification accuracy")
         yield _plot(
-            "unseen", figure, "Verification of unseen identities", "After every epoch, on a sample of their pairs."
+            "validation", figure, "Validation", "After every epoch, on a sample of pairs of held-out identities."
         )
     if shown := _rename(curves, {"images_per_second": "Speed"}):
         figure = plots.draw_curves(shown, "Images per second")
-        yield _plot("speed", figure, "Speed", "Images per second, the wait for images included.")
+        yield _plot("speed", figure, "Speed", "Images per second, including the wait for images.")
     if shown := _rename(curves, {"gradient_norm": "Norm"}):
-        yield _plot("gradient", plots.draw_curves(shown, "Norm"), "Gradient", "Its norm, before it is clipped.")
+        yield _plot("gradient", plots.draw_curves(shown, "Norm"), "Gradient", "Norm before clipping.")
 
 
 def _plot(name: str, figure: Any, title: str, explanation: str) -> Shown:

@@ -29,7 +29,7 @@
     });
   };
 
-  // With a finger one scrolls past a figure; with a mouse one zooms into it and saves it.
+  // Touch scrolls past a figure; a mouse can zoom into it and save it.
   const mouse = matchMedia("(hover: hover)").matches;
   const bar = mouse ? "hover" : false;
   const options = { responsive: true, displayModeBar: bar, displaylogo: false, modeBarButtons: [["toImage"]] };
@@ -39,7 +39,7 @@
   }
   repaint();
 
-  // The faces beside the code tree: those of the node that was clicked, spread evenly over all there are.
+  // Faces beside the code tree: an even selection of those of the clicked node.
   const MOST_FACES = 24;
   const tree = document.getElementById("plot-tree");
   const sheet = document.getElementById("node-sheet");
@@ -60,7 +60,7 @@
     for (const figure of figures) figure.hidden = !shown.has(figure);
     shown.forEach(drawFace);
     document.getElementById("node-name").textContent = name === "all" ? "all identities" : `node ${name}`;
-    document.getElementById("node-count").textContent = shown.size ? "" : "are not among those in this page";
+    document.getElementById("node-count").textContent = shown.size ? "" : "are not on this page";
   }
   if (tree) {
     sheet.decode().then(() => showNode(node));

@@ -276,7 +276,7 @@ def test_weights_that_cannot_be_fetched_are_named_with_where_to_get_them(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
-        WeightsError, match=r"cannot be had .* fetch .*set embedding\.pretrained to the path"
+        WeightsError, match=r"cannot be downloaded .* fetch .*set embedding\.pretrained to the path"
     ) as refused:
         build_encoder(config, CPU)
     assert all(place in str(refused.value) for place in places)
@@ -311,9 +311,9 @@ def test_a_trained_network_is_an_encoder_with_features_as_long_as_its_own(
 
 
 def test_a_backbone_without_a_file_of_weights_or_with_another_size_is_refused() -> None:
-    with pytest.raises(WeightsError, match=r"'openai' is no file: .*gif export torch"):
+    with pytest.raises(WeightsError, match=r"'openai' is not a file: .*gif export torch"):
         build_encoder(BACKBONE.model_copy(update={"pretrained": "openai"}), CPU)
-    with pytest.raises(ValueError, match=r"image_size = 96: backbones see faces of 112"):
+    with pytest.raises(ValueError, match=r"image_size = 96: backbones accept faces of 112"):
         build_encoder(BACKBONE.model_copy(update={"image_size": 96}), CPU)
     with pytest.raises(ValueError, match=r"no backbone 'resnet'; there are: .*iresnet100"):
         build_encoder(BACKBONE.model_copy(update={"model": "resnet"}), CPU)

@@ -20,8 +20,8 @@ from gif_core.reporting import (
     tabulate,
     write_comparison,
 )
-from gif_core.reporting.comparison_table import NOTHING
-from gif_core.reporting.scored_runs import ScoredRun, Way, differing_settings
+from gif_core.reporting.comparison import NOTHING, differing_settings
+from gif_core.reporting.scored_runs import Measurement, ScoredRun
 from schemas.artifacts import Manifest
 from schemas.errors import GifError
 
@@ -96,7 +96,7 @@ def test_damaged_scores_of_another_run_are_left_out(
     scores.write_bytes(scores.read_bytes().replace(b"1", b"2", 1))
     shown = load_beside(first.store, [key_of(second), key_of(first)])
     assert [run.evaluation.key for run in shown] == [key_of(first)]
-    assert "not shown beside this run" in caplog.text
+    assert "a run is left out of the comparison" in caplog.text
 
 
 def test_only_settings_that_differ_are_shown(runs: dict[str, Any]) -> None:
@@ -167,8 +167,8 @@ def test_figures_measured_in_different_ways_have_no_best_and_say_how_they_differ
     runs: dict[str, Any], changed: dict[str, str], cells: tuple[str, str]
 ) -> None:
     first, second = load(runs, "gif", "arcface")
-    other = {"held_out": replace(second.ways["held_out"], **changed)}
-    better = replace(second, scores={"held_out": {"accuracy": 0.99}}, ways=other)
+    other = {"held_out": replace(second.measurements["held_out"], **changed)}
+    better = replace(second, scores={"held_out": {"accuracy": 0.99}}, measurements=other)
     rows = {row.label: row for row in tabulate([first, better], ["mine", "yours"]).groups["Scores"]}
     assert rows["Held out: Accuracy"].best == frozenset()
     shown = rows["Held out: measured by"].cells
@@ -178,10 +178,10 @@ def test_figures_measured_in_different_ways_have_no_best_and_say_how_they_differ
 
 def test_pairs_of_other_faces_are_not_the_same_set(small_run: MakeRun, tmp_path: Path) -> None:
     pair = [small_run(tmp_path, held_out=share) for share in (0.5, 0.6)]
-    first, second = (load_run(run.store, key_of(run)).ways for run in pair)
+    first, second = (load_run(run.store, key_of(run)).measurements for run in pair)
     assert first["held_out"].words == second["held_out"].words
     assert first["held_out"] != second["held_out"]
-    assert first["lfw"] == second["lfw"] == Way("pairs-1, flip", first["lfw"].basis)
+    assert first["lfw"] == second["lfw"] == Measurement("pairs-1, flip", first["lfw"].basis)
 
 
 def test_identification_stands_beside_that_of_other_runs_and_the_lowest_fnir_is_best(
@@ -214,7 +214,7 @@ def test_scores_of_another_format_say_so_and_do_not_spoil_a_report(
     with pytest.raises(GifError, match=rf"scores\.json has format {FORMAT - 1}, .* 'gif run --from evaluation'"):
         load_run(run.store, key_of(run))
     assert load_beside(run.store, [key_of(run)]) == []
-    assert "not shown beside this run" in caplog.text
+    assert "a run is left out of the comparison" in caplog.text
 
 
 def test_the_newest_scores_of_a_model_are_found(runs: dict[str, Any], store: ArtifactStore) -> None:

@@ -137,17 +137,17 @@ def test_same_artifacts_give_the_same_bytes(run: Any, tmp_path: Path) -> None:
 
 
 def test_report_without_held_out_identities_says_what_to_set(page_without_scores: Page) -> None:
-    assert "No figures: nobody was held out" in page_without_scores.text
+    assert "No metrics: nobody was held out" in page_without_scores.text
     assert "set ingestion.held_out above 0" in page_without_scores.text
     assert "plot-roc-1" not in page_without_scores.ids
 
 
 @pytest.mark.parametrize("shown", ["98.77%", "61.25% ± 1.00%", "TAR at FAR 0.1%", "1,500 pairs", "1,200 steps"])
-def test_numbers_are_written_for_identities(page: Page, shown: str) -> None:
+def test_numbers_are_formatted_for_readers(page: Page, shown: str) -> None:
     assert shown in " ".join(page.text.split())
 
 
-def test_the_cone_and_the_likeliest_wrong_labels_are_shown(page: Page) -> None:
+def test_the_cone_and_the_least_cohesive_identities_are_shown(page: Page) -> None:
     assert "0.912" in page.text
     assert "0.876" in page.text
     assert "0.123" in page.text
@@ -164,17 +164,17 @@ def plain(html: str) -> str:
 
 def test_every_set_stands_with_its_protocol_and_flags(run: Any, tmp_path: Path) -> None:
     shown = plain(section(run.report(tmp_path / "report.html"), "scores"))
-    assert "1,500 pairs, 750 of them of one person. Protocol pairs-1; 10 folds." in shown
+    assert "1,500 pairs, 750 of them of one identity. Protocol pairs-1; 10 folds." in shown
     assert "Raw pixelsno flip" in shown, "whatever the model's features are made of"
     assert "head gif, flip" in shown
     assert "Protocol ijb-1; flip, no detector score, norm." in shown
     assert "TAR at FAR 0.01%" in shown
     assert "54.32%" in shown
     assert "Rank 1" in shown
-    assert "No figures: all pairs are of one person, so FAR is undefined." in shown
+    assert "No metrics: all pairs are of one identity, so FAR is undefined." in shown
 
 
-def test_figures_of_public_sets_stand_above_published_ones_with_a_note_that_the_data_differ(
+def test_metrics_on_public_sets_stand_above_published_ones_with_a_note_that_the_data_differ(
     run: Any, tmp_path: Path
 ) -> None:
     html = section(run.report(tmp_path / "report.html"), "published")
@@ -203,7 +203,7 @@ def test_drawn_synthetic_set_and_other_variants_never_stand_for_a_public_benchma
     assert benchmark_of(kind, title) == benchmark
 
 
-def test_published_figures_have_those_of_the_paper_on_both_backbones_and_of_insightface_on_webface() -> None:
+def test_published_metrics_have_those_of_the_paper_on_both_backbones_and_of_insightface_on_webface() -> None:
     found = {(row.method, row.backbone, row.trained_on, row.source): row.by_benchmark() for row in PUBLISHED}
     assert len(found) == len(PUBLISHED)
     assert found["GIF", "ViT-B", "WebFace4M", PAPER]["CPLFW"] == pytest.approx(0.9597)
@@ -226,7 +226,7 @@ def test_worst_errors_stand_side_by_side_with_their_distance(run: Any, tmp_path:
     assert "3.33" in misses
 
 
-def test_where_no_pairs_of_images_were_verified_the_report_says_so_and_of_templates_why(
+def test_the_report_says_when_no_pairs_were_verified_and_why_templates_have_no_errors(
     small_run: MakeRun, tmp_path: Path
 ) -> None:
     run = small_run(tmp_path / "store", seed=4)
@@ -238,18 +238,18 @@ def test_where_no_pairs_of_images_were_verified_the_report_says_so_and_of_templa
         run.store.publish(draft, replace=True)
     run.inputs["evaluation"] = run.store.open(evaluation.ref)
     shown = plain(section(run.report(tmp_path / "report.html"), "errors"))
-    assert "There are none to show: no pairs of images were verified with the model." in shown
-    assert "Errors of templates are not shown: no threshold is chosen for them" in shown
+    assert "No errors to show: no pairs of images were verified with the model." in shown
+    assert "Errors of templates are not shown: the protocol chooses no threshold for them" in shown
 
 
-def test_a_head_without_codes_has_the_curves_that_it_has(small_run: MakeRun, tmp_path: Path) -> None:
+def test_a_head_without_codes_shows_its_own_curves(small_run: MakeRun, tmp_path: Path) -> None:
     page = Page(small_run(tmp_path / "store", head="arcface").report(tmp_path / "report.html"))
     figures = [json.loads(script) for script in page.scripts if script.startswith("{")]
     names = {trace.get("name") for figure in figures for trace in figure["data"]}
     assert "Token 1" not in names
-    assert {"plot-losses", "plot-accuracies", "plot-alignment", "plot-unseen", "plot-gradient"} <= set(page.ids)
+    assert {"plot-losses", "plot-accuracies", "plot-alignment", "plot-validation", "plot-gradient"} <= set(page.ids)
     assert "31.25%" in page.text
-    assert "identities predicted right" in page.text
+    assert "identities predicted correctly" in page.text
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_identification_is_shown_when_the_artifact_has_it(run: Any, small_run: M
 
 def test_identification_that_could_not_be_measured_says_why(small_run: MakeRun, tmp_path: Path) -> None:
     shown = report_with_identification(small_run, tmp_path, {"systems": {}, "undefined": "arcface reads no codes"})
-    assert "No figures: arcface reads no codes." in shown
+    assert "No metrics: arcface reads no codes." in shown
 
 
 def test_head_cost_grows_with_the_identities_only_where_each_has_a_row() -> None:

@@ -18,7 +18,7 @@ GIVEN = {"replicas": 400, "confidence": 0.95, "seed": 0}
 
 
 def make_pairs(noise: float, seed: int = 1) -> PairScores:
-    """Half of the pairs of one person, half of two; the same identities for every noise."""
+    """Half of the pairs same, half different; the same identities for every noise."""
     rng = np.random.default_rng(0)
     left = rng.integers(IDENTITIES, size=PAIRS)
     same = np.arange(PAIRS) % 2 == 0
@@ -69,7 +69,7 @@ def test_the_highest_scores_of_different_identities_decide_as_all_do() -> None:
     assert len(part) == 900
     metrics = []
     for table in (whole, part):
-        columns = [table[name].to_numpy() for name in ("pair", "score", "same", "left_person", "right_person")]
+        columns = [table[name].to_numpy() for name in ("pair", "score", "same", "left_identity", "right_identity")]
         metrics.append(bootstrap.tar_at_far(PairScores(*columns, 4000, 3600), 0.01))
     assert metrics[0](all_rows(4000)) == metrics[1](all_rows(4000))
 
@@ -84,7 +84,7 @@ def test_metrics_of_galleries_are_the_reported_ones() -> None:
     galleries = {"G1": Enrolment(np.arange(10), system[:10]), "G2": Enrolment(np.arange(10, 20), system[10:20])}
     reported = identify_templates(template, galleries, probes)
     table = keep_searches("set", reported.searches, probes.subject_G)
-    columns = ("person", "enrolled", "own", "other", "rank")
+    columns = ("identity", "enrolled", "own", "other", "rank")
     searches = []
     for name in galleries:
         rows = np.flatnonzero(np.array(table["gallery"].to_pylist()) == name)
@@ -94,12 +94,12 @@ def test_metrics_of_galleries_are_the_reported_ones() -> None:
     assert bootstrap.tpir_at_fpir(searches, 0.1)(all_rows(30)) == pytest.approx(reported.tpir_at_fpir[0.1])
 
 
-def test_identities_are_those_whom_pairs_connect() -> None:
+def test_identities_are_the_images_that_same_pairs_connect() -> None:
     left, right = np.array([0, 1, 3, 5]), np.array([1, 2, 4, 0])
-    person = who_is_who(left, right, np.array([True, True, True, False]))
-    assert person[0] == person[1] == person[2]
-    assert person[3] == person[4]
-    assert len(set(person.tolist())) == 3
+    identity = who_is_who(left, right, np.array([True, True, True, False]))
+    assert identity[0] == identity[1] == identity[2]
+    assert identity[3] == identity[4]
+    assert len(set(identity.tolist())) == 3
 
 
 def accuracy_of(noise: float, seed: int = 1) -> Metric:
@@ -136,7 +136,7 @@ def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> Non
 
 
 def test_pairs_that_share_identities_say_less_than_as_many_of_strangers() -> None:
-    """One hard person spoils all of its pairs: drawn person by person, the interval is wider."""
+    """One hard identity spoils all of its pairs: drawn identity by identity, the interval is wider."""
     given = make_pairs(0.4)
     hard = np.isin(given.left_P, np.arange(6)) & given.same_P
     spoilt = replace(given, score_P=np.where(hard, -2.5, given.score_P))

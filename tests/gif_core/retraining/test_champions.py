@@ -20,7 +20,7 @@ from gif_core.artifacts import (
     settle,
 )
 from gif_core.artifacts.decisions import read_histories
-from gif_core.retraining import champions, enter_first, enter_verdict, promote, roll_back
+from gif_core.retraining import champions, promote, record_first, record_verdict, roll_back
 
 A, B, C, D = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
 
@@ -47,20 +47,20 @@ def tagged(store: ArtifactStore) -> str | None:
 
 def verdict(store: ArtifactStore, champion: str, challenger: str, *, promoted: bool, since: int = 0) -> Any:
     models = {"champion": champion, "challenger": challenger, "promoted": promoted}
-    return enter_verdict(store, "champion", because="x", evaluations={}, since=since, **models)
+    return record_verdict(store, "champion", because="x", evaluations={}, since=since, **models)
 
 
 def test_the_first_model_becomes_champion_and_the_tag_points_at_it(store: ArtifactStore) -> None:
     assert find_champion(store) is None
-    entry = enter_first(store, "champion", A, because="there was none")
+    entry = record_first(store, "champion", A, because="there was none")
     assert (entry.number, entry.kind, entry.champion, entry.before) == (1, "first", A, None)
     assert tagged(store) == A
-    assert enter_first(store, "champion", A, because="again") == entry
+    assert record_first(store, "champion", A, because="again") == entry
     assert [tag.name for tag in list_tags(store)] == ["champion"]
 
 
 def test_a_promoted_challenger_is_champion_and_a_refused_one_is_not(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     assert verdict(store, A, B, promoted=False).kind == "kept"
     assert tagged(store) == A
     assert verdict(store, A, C, promoted=True).kind == "promoted"
@@ -69,7 +69,7 @@ def test_a_promoted_challenger_is_champion_and_a_refused_one_is_not(store: Artif
 
 
 def test_the_same_comparison_is_decided_once(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     with ThreadPoolExecutor(4) as pool:
         entries = list(pool.map(lambda _: verdict(store, A, B, promoted=True), range(4)))
     assert {entry.number for entry in entries} == {2}
@@ -78,7 +78,7 @@ def test_the_same_comparison_is_decided_once(store: ArtifactStore) -> None:
 
 
 def test_a_late_verdict_does_not_undo_a_way_back_but_a_new_comparison_counts(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     promoted = verdict(store, A, B, promoted=True, since=1)
     roll_back(store, because="false matches")
     assert verdict(store, A, B, promoted=True, since=1) == promoted, "the other process of the same comparison"
@@ -88,7 +88,7 @@ def test_a_late_verdict_does_not_undo_a_way_back_but_a_new_comparison_counts(sto
 
 
 def test_a_comparison_with_somebody_who_is_champion_no_more_is_refused(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     promote(store, store.open(store.ref("training", C)), because="by hand")
     with pytest.raises(ChampionError, match=r"training/cccccccccccc has become champion meanwhile: retrain again"):
         verdict(store, A, B, promoted=True)
@@ -98,7 +98,7 @@ def test_a_comparison_with_somebody_who_is_champion_no_more_is_refused(store: Ar
 def test_a_tag_that_a_dead_process_did_not_move_is_moved_by_the_next(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
 
     def die(*_: object) -> bool:
         raise KeyboardInterrupt
@@ -117,7 +117,7 @@ def test_a_tag_that_a_dead_process_did_not_move_is_moved_by_the_next(
 
 
 def test_going_back_twice_goes_back_two_steps(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     verdict(store, A, B, promoted=True)
     verdict(store, B, C, promoted=True)
     verdict(store, C, D, promoted=False)
@@ -135,7 +135,7 @@ def test_an_entry_whose_answer_was_lost_is_not_made_twice(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store may carry a write out and then fail to say so; the retry finds the file there."""
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     verdict(store, A, B, promoted=True)
     verdict(store, B, C, promoted=True)
     create = store.storage.create
@@ -151,7 +151,7 @@ def test_an_entry_whose_answer_was_lost_is_not_made_twice(
 
 
 def test_one_goes_back_only_to_a_champion_that_is_still_there(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     verdict(store, A, B, promoted=True)
     with pytest.raises(ChampionError, match="training/cccccccccccc was never champion"):
         roll_back(store, because="x", to=C)
@@ -181,14 +181,14 @@ def test_a_model_that_was_tagged_before_there_was_a_history_is_the_champion(stor
 
 
 def test_lines_of_champions_do_not_mix(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
-    enter_first(store, "small", B, because="x")
+    record_first(store, "champion", A, because="x")
+    record_first(store, "small", B, because="x")
     assert [(entry.tag, entry.champion) for entry in read_histories(store)] == [("champion", A), ("small", B)]
     assert find_leftovers(store, older_than=0) == []
 
 
 def test_a_champion_that_is_gone_is_told(store: ArtifactStore) -> None:
-    enter_first(store, "champion", A, because="x")
+    record_first(store, "champion", A, because="x")
     store.remove(store.ref("training", A))
     with pytest.raises(ArtifactMissingError, match=r"the champion training/a+ is not whole"):
         find_champion(store)

@@ -12,7 +12,14 @@ import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore, artifact_key
 from gif_core.planning import stage_settings
-from gif_core.retraining import Champion, challenger_config, check_separation, choose_codes, find_verdict, open_champion
+from gif_core.retraining import (
+    Champion,
+    challenger_config,
+    check_separation,
+    choose_codes,
+    find_earlier_verdict,
+    open_champion,
+)
 from gif_core.tokenization import CodeShape, write_code_table
 from schemas.retraining import CodesChoice, CodesPolicy, Decision, TrainingPolicy
 from schemas.run import RunConfig
@@ -109,8 +116,8 @@ def choose(
 def test_codes_are_extended_until_the_tree_is_too_full(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Faces
 ) -> None:
-    assert choose(store, config, champion, faces(names(8))) == ("extend", "8 of 9 codes would be taken, at most 95%")
-    assert choose(store, config, champion, faces(names(9))) == ("rebuild", "9 of 9 codes would be taken, more than 95%")
+    assert choose(store, config, champion, faces(names(8))) == ("extend", "8 of 9 codes would be used, at most 95%")
+    assert choose(store, config, champion, faces(names(9))) == ("rebuild", "9 of 9 codes would be used, more than 95%")
     assert choose(store, config, champion, faces(names(9)), fullest=1)[0] == "extend"
     choice = choose_codes(store, config, champion, faces(names(8)), CodesPolicy())
     assert (choice.identities, choice.new_identities) == (8, 2)
@@ -121,7 +128,7 @@ def test_codes_are_made_anew_when_somebody_has_left(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Faces
 ) -> None:
     left = choose_codes(store, config, champion, faces(["p0", "p2", *names(8)[2:]]), CodesPolicy())
-    assert (left.action, left.because) == ("rebuild", "they are not the champion's identities and some more")
+    assert (left.action, left.because) == ("rebuild", "the identities do not begin with those of the champion")
     assert left.new_identities is None
     assert choose(store, config, champion, faces(names(5)))[0] == "rebuild"
 
@@ -131,7 +138,7 @@ def test_codes_are_made_anew_when_the_policy_or_other_settings_ask_for_it(
 ) -> None:
     assert choose(store, config, champion, faces(names(7)), prefer="rebuild") == (
         "rebuild",
-        "the policy is to make codes anew",
+        "the policy is to rebuild codes",
     )
     other = config.model_copy(update={"tokenization": config.tokenization.model_copy(update={"length": 3})})
     assert choose(store, other, champion, faces(names(7))) == (
@@ -151,7 +158,7 @@ def test_codes_are_made_anew_when_code_vectors_would_be_too_close(
         return check_separation(store, EXTENDED, before, extended, CodesPolicy(least_separation=0.5))
 
     near, far = check(0.29), check(0.31)
-    assert (near.action, near.because) == ("rebuild", "the least distance would be 0.290, below 50% of 0.600")
+    assert (near.action, near.because) == ("rebuild", "the minimum distance would be 0.290, below 50% of 0.600")
     assert (far.action, far.separation, far.separation_before) == ("extend", 0.31, 0.6)
     # Extended once already: it still counts what the distance was when all identities moved.
     settings = {"extends": champion.separation.ref.key}
@@ -205,6 +212,9 @@ def test_faces_that_were_decided_about_are_nothing_new(champion: Champion) -> No
         made_at=datetime.now(UTC),
         ingestion="b" * 64,
     )
-    assert find_verdict("c" * 64, champion, [entry]) is None
-    assert find_verdict("b" * 64, champion, [entry]) == "the sources are as they were at decision 3 (rolled back)"
-    assert "was trained" in str(find_verdict(champion.ingestion, champion, []))
+    assert find_earlier_verdict("c" * 64, champion, [entry]) is None
+    assert (
+        find_earlier_verdict("b" * 64, champion, [entry])
+        == "the sources have not changed since decision 3 (rolled back)"
+    )
+    assert "was trained" in str(find_earlier_verdict(champion.ingestion, champion, []))

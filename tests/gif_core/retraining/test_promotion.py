@@ -9,7 +9,7 @@ import pytest
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.evaluation import SetResult, keep_pairs, pair_metrics, write_scores
 from gif_core.protocols import verify_distances
-from gif_core.retraining import compare, judge
+from gif_core.retraining import compare, should_promote
 from gif_core.retraining.promotion import NotComparableError
 from schemas.artifacts import MadeFrom
 from schemas.retraining import Compared, PromotionPolicy
@@ -25,32 +25,34 @@ def row(metric: str, low: float, high: float) -> Compared:
 
 
 def test_a_challenger_with_a_metric_above_and_none_below_is_promoted() -> None:
-    promoted, because = judge([row("accuracy", 0.01, 0.03), row("rank_1", -0.02, 0.01)])
+    promoted, because = should_promote([row("accuracy", 0.01, 0.03), row("rank_1", -0.02, 0.01)])
     assert promoted
     assert because.startswith("LFW: Accuracy +2.00 points (90.00% → 92.00%, interval +1.00 … +3.00)")
 
 
 def test_one_metric_below_refuses_it_however_good_the_others_are() -> None:
-    promoted, because = judge([row("accuracy", 0.2, 0.3), row("tar_at_far_0.001", -0.03, -0.01)])
+    promoted, because = should_promote([row("accuracy", 0.2, 0.3), row("tar_at_far_0.001", -0.03, -0.01)])
     assert not promoted
     assert "TAR at FAR 0.1% -2.00 points" in because
-    assert because.endswith("below by more than chance explains")
+    assert because.endswith("lower by more than chance explains")
     assert "Accuracy" not in because
 
 
 def test_what_chance_explains_promotes_nobody() -> None:
-    promoted, because = judge([row("accuracy", -0.01, 0.03), row("rank_1", -0.02, 0.01)])
+    promoted, because = should_promote([row("accuracy", -0.01, 0.03), row("rank_1", -0.02, 0.01)])
     assert not promoted
-    assert because.startswith("no metric is above by more than chance explains; the most is LFW: Accuracy +1.00")
+    assert because.startswith(
+        "no metric is higher by more than chance explains; the largest gain is LFW: Accuracy +1.00"
+    )
 
 
 def test_a_metric_that_is_just_as_good_is_neither() -> None:
     assert row("accuracy", 0.0, 0.0).verdict == "equal"
-    assert not judge([row("accuracy", 0.0, 0.01)])[0]
+    assert not should_promote([row("accuracy", 0.0, 0.01)])[0]
 
 
 def test_nothing_to_compare_promotes_nobody() -> None:
-    promoted, because = judge([])
+    promoted, because = should_promote([])
     assert not promoted
     assert because.startswith("nothing could be compared")
 
@@ -80,12 +82,12 @@ def evaluate(tmp_path: Path) -> Evaluate:
 
 def test_a_better_model_is_promoted_and_a_worse_one_refused(evaluate: Evaluate) -> None:
     good, bad = evaluate(0.4), evaluate(0.8)
-    promoted, because = judge(compare(bad, good, POLICY))
+    promoted, because = should_promote(compare(bad, good, POLICY))
     assert promoted
-    assert "above by more than chance explains, and nothing is below" in because
-    refused, because = judge(compare(good, bad, POLICY))
+    assert "higher by more than chance explains, and none is lower" in because
+    refused, because = should_promote(compare(good, bad, POLICY))
     assert not refused
-    assert "below by more than chance explains" in because
+    assert "lower by more than chance explains" in because
 
 
 def test_a_metric_is_what_evaluation_has_reported(evaluate: Evaluate) -> None:
