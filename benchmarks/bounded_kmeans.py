@@ -26,7 +26,7 @@ Labels = npt.NDArray[np.int64]
 
 
 def draw_vectors(count: int, dimensions: int, groups: int, spread: float) -> Vectors:
-    """Unit rows around many directions, as look-alikes are."""
+    """Return unit rows in clusters around many directions."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(groups, dimensions))[rng.integers(groups, size=count)]
     rows += spread * rng.normal(size=(count, dimensions))
@@ -34,22 +34,22 @@ def draw_vectors(count: int, dimensions: int, groups: int, spread: float) -> Vec
 
 
 def objective(vectors_ND: Vectors, labels_N: Labels) -> float:
-    """The summed cosine of rows to the mean direction of their cluster."""
+    """Return the summed cosine of rows to the mean direction of their cluster."""
     return sum(float(np.linalg.norm(vectors_ND[labels_N == k].sum(axis=0))) for k in np.unique(labels_N))
 
 
 def load_package(path: str | None) -> Any:
-    """The class of k-means-constrained, which is no dependency of the project."""
+    """Import the class of k-means-constrained, which is not a dependency of the project."""
     sys.path += [path] if path else []
     try:
         from k_means_constrained import KMeansConstrained
     except ImportError as error:
-        raise SystemExit(f"{error}: install it as this file's first lines say, and give --package") from error
+        raise SystemExit(f"{error}: install it as described at the top of this file, and pass --package") from error
     return KMeansConstrained
 
 
 def shortfall_of_assignment(given: argparse.Namespace) -> float:
-    """How far the bounded assignment of 2,000 rows to 20 clusters is below the exact optimum."""
+    """Return how far the bounded assignment of 2,000 rows to 20 clusters is below the exact optimum."""
     vectors_ND = draw_vectors(2000, given.dimensions, given.groups, given.spread)
     similarity_NK = vectors_ND @ spherical_kmeans(vectors_ND, 20, iterations=20, seed=0).T
     labels_N = assign_bounded(similarity_NK, capacity=105)

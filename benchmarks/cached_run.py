@@ -1,4 +1,4 @@
-"""A full run of which every stage is stored already, against an empty Prefect flow on the same server.
+"""A run whose stages are all cached, against an empty Prefect flow on the same server.
 
 python benchmarks/cached_run.py [--rounds 9] [--processes]
 
@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long it takes."""
+    """Return the seconds a call takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -54,7 +54,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 @contextmanager
 def servers(folder: Path) -> Iterator[dict[str, str]]:
-    """Both servers, healthy; the address of a store on each kind of storage."""
+    """Start both servers; yield the address of a store on each kind of storage."""
     seaweed, port = prepare_seaweed(folder / "s3"), free_ports(1)[0]
     (folder / "logs").mkdir()
     api = f"http://127.0.0.1:{port}/api"
@@ -70,7 +70,7 @@ def servers(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def measure(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Medians of seconds, everything in turn; the first round does not count."""
+    """Return median seconds, measured in turn, without the first round."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds + 1):
         for name, work in works.items():
@@ -80,7 +80,7 @@ def measure(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float
 
 
 def in_one_process(stores: dict[str, str], rounds: int) -> dict[str, float]:
-    """Flows that are called from here."""
+    """Measure flows that are called in this process."""
     from prefect import flow
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
@@ -103,7 +103,7 @@ def in_one_process(stores: dict[str, str], rounds: int) -> dict[str, float]:
 
 
 def as_commands(folder: Path, stores: dict[str, str], rounds: int) -> dict[str, float]:
-    """Processes that import everything first."""
+    """Measure commands, each in its own process with all imports."""
     (folder / "empty.py").write_text(EMPTY)
 
     def command(name: str) -> list[str]:
@@ -119,7 +119,7 @@ def as_commands(folder: Path, stores: dict[str, str], rounds: int) -> dict[str, 
 
 
 def report(title: str, times: dict[str, float]) -> dict[str, float]:
-    """Print the times and give the ratios."""
+    """Print the times and return the ratios."""
     ratios = {
         f"{name}_over_empty": round(taken / times["empty"], 2) for name, taken in times.items() if name != "empty"
     }

@@ -2,8 +2,8 @@
 
 python benchmarks/code_table.py [--identities 1000000] [--length 5] [--vocab-size 16] [--rounds 5]
 
-Codes are random and valid. The reference of writing is the same rows as one plain Parquet file; look-ups are medians
-of many, each with other values.
+Codes are random and valid. The reference for writing is one plain Parquet file with the same rows; look-ups are medians
+of many, each with different values.
 """
 
 import argparse
@@ -38,21 +38,21 @@ PREFIX = "SELECT identity_id FROM codes WHERE c1 = ? AND c2 = ?"
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long it takes."""
+    """Return the seconds a call takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def peak_mb() -> float:
-    """The most memory this process has held so far."""
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure_writing(
     folder: Path, codes_NL: Codes, shape: CodeShape, identities: pa.Table, rounds: int
 ) -> dict[str, Any]:
-    """Table and plain Parquet in turn; the Parquet of every round must have the same bytes."""
+    """Measure the table and plain Parquet in turn; the Parquet of every round must have the same bytes."""
     before = peak_mb()
     write_code_table(folder, codes_NL, shape, identities)
     extra, first = peak_mb() - before, (folder / PARQUET_FILE).read_bytes()
@@ -73,35 +73,35 @@ def measure_writing(
 
 
 def measure_sql(path: Path, codes_NL: Codes, shape: CodeShape) -> dict[str, float]:
-    """Milliseconds of look-ups in the file, opened as any DuckDB client would."""
+    """Return milliseconds of look-ups in the file, opened as any DuckDB client would."""
     rng = np.random.default_rng(1)
     times: dict[str, list[float]] = {"point": [], "prefix": []}
     with duckdb.connect(path, read_only=True) as connection:
         for _ in range(LOOKUPS):
-            who, tokens = int(rng.integers(len(codes_NL))), rng.integers(0, shape.vocab_size, 2).tolist()
+            identity, tokens = int(rng.integers(len(codes_NL))), rng.integers(0, shape.vocab_size, 2).tolist()
             started = time.perf_counter()
-            point = connection.execute(POINT, [who]).fetchall()
+            point = connection.execute(POINT, [identity]).fetchall()
             between = time.perf_counter()
             prefix = connection.execute(PREFIX, tokens).fetchall()
             times["prefix"].append(1000 * (time.perf_counter() - between))
             times["point"].append(1000 * (between - started))
-            assert point[0][1] == codes_NL[who].tolist()
+            assert point[0][1] == codes_NL[identity].tolist()
             assert len(prefix) == int((codes_NL[:, :2] == tokens).all(axis=1).sum())
     return {f"sql_{name}_ms": round(median(of), 2) for name, of in times.items()}
 
 
 def measure_index(path: Path, rounds: int) -> dict[str, float]:
-    """Millions of look-ups a second, all identities in random order."""
+    """Return millions of look-ups per second, for all identities in random order."""
     codes_NL, shape = read_codes(path)
     build = seconds(lambda: CodeIndex(codes_NL, shape))
     index, rates = CodeIndex(codes_NL, shape), []
     for number in range(rounds):
-        who = np.random.default_rng(number).permutation(len(codes_NL))
-        asked = index.codes_of(who)
-        assert np.array_equal(index.identities_of(asked), who)
-        there = seconds(lambda who=who: index.codes_of(who))
+        rows = np.random.default_rng(number).permutation(len(codes_NL))
+        asked = index.codes_of(rows)
+        assert np.array_equal(index.identities_of(asked), rows)
+        there = seconds(lambda rows=rows: index.codes_of(rows))
         back = seconds(lambda asked=asked: index.identities_of(asked))
-        rates.append((len(who) / there / 1e6, len(who) / back / 1e6))
+        rates.append((len(rows) / there / 1e6, len(rows) / back / 1e6))
     forth, back = (median(column) for column in zip(*rates, strict=True))
     return {
         "index_seconds": round(build, 3),

@@ -1,4 +1,4 @@
-"""Embedding against the encoder's bare forward pass; its memory; its engines.
+"""The embedding stage against the encoder's bare forward pass; its memory; its runners.
 
     python benchmarks/embedding.py throughput [--model ViT-B-32] [--images 600] [--rounds 5]
     python benchmarks/embedding.py memory [--identities 2000 20000]
@@ -44,13 +44,13 @@ RUNNERS = ("processes", "dask", "ray")
 
 
 def drawn(count: int) -> list[bytes]:
-    """A few hundred drawn faces take turns."""
-    images = [draw_jpeg(0, person, 0) for person in range(min(count, DISTINCT))]
+    """Return images of a few hundred synthetic faces, repeated."""
+    images = [draw_jpeg(0, identity, 0) for identity in range(min(count, DISTINCT))]
     return [images[number % len(images)] for number in range(count)]
 
 
 def write_shard(path: Path, images: list[bytes]) -> None:
-    """Faces in record batches of a thousand, ten of a person."""
+    """Write faces in record batches of a thousand, ten per identity."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         for start in range(0, len(images), 1000):
             rows = range(start, min(start + 1000, len(images)))
@@ -60,14 +60,14 @@ def write_shard(path: Path, images: list[bytes]) -> None:
 
 
 def rate(work: Callable[[], object], images: int) -> float:
-    """Images per second of a call."""
+    """Return the images per second of a call."""
     start = time.perf_counter()
     work()
     return images / (time.perf_counter() - start)
 
 
 def bare_forward(encoder: Any, pixels: torch.Tensor, workers: int) -> Callable[[], None]:
-    """The network alone, a batch per core."""
+    """Run the network alone, one batch per core."""
 
     def forward(batch: torch.Tensor) -> None:
         torch.set_num_threads(1)
@@ -83,7 +83,7 @@ def bare_forward(encoder: Any, pixels: torch.Tensor, workers: int) -> Callable[[
 
 
 def bare_forward_of_torch(encoder: Any, pixels: torch.Tensor) -> Callable[[], None]:
-    """The network alone, with torch's own threads."""
+    """Run the network alone, with torch's own threads."""
 
     def run() -> None:
         with torch.inference_mode():
@@ -94,7 +94,7 @@ def bare_forward_of_torch(encoder: Any, pixels: torch.Tensor) -> Callable[[], No
 
 
 def throughput(given: argparse.Namespace) -> dict[str, Any]:
-    """The stage over the bare forward pass, in turn, in one run."""
+    """Measure the stage and the bare forward pass in turn."""
     pretrained = "synthetic" if given.model == "tiny-clip" else "random"
     encoder = build_encoder(EmbeddingConfig(model=given.model, pretrained=pretrained), torch.device("cpu"))
     with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ def throughput(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def write_source(path: Path, identities: int) -> None:
-    """Two images of each person as RecordIO."""
+    """Write two images of each identity as RecordIO."""
     images = drawn(2 * identities)
     with path.open("wb") as file:
         for number, image in enumerate(images):
@@ -130,7 +130,7 @@ def write_source(path: Path, identities: int) -> None:
 
 
 def run_stage(folder: Path, stage: str, *settings: str) -> int:
-    """`gif run --only stage`; the peak memory of its process in bytes."""
+    """Run `gif run --only stage`; return the peak memory of its process in bytes."""
     command = [GIF, "run", "--config", "run.yaml", "--only", stage]
     command += [part for setting in settings for part in ("--set", setting)]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
@@ -141,7 +141,7 @@ def run_stage(folder: Path, stage: str, *settings: str) -> int:
 
 
 def prepare(folder: Path, identities: int) -> None:
-    """A store with the faces of so many identities."""
+    """Create a store with the faces of `identities` identities."""
     write_source(folder / "train.rec", identities)
     settings = {
         "preset": "demo",
@@ -153,7 +153,7 @@ def prepare(folder: Path, identities: int) -> None:
 
 
 def memory(given: argparse.Namespace) -> dict[str, Any]:
-    """The peak for few and for many identities."""
+    """Measure the peak memory for few and for many identities."""
     peaks = {}
     for identities in given.identities:
         with tempfile.TemporaryDirectory() as name:
@@ -169,7 +169,7 @@ def memory(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def runners(given: argparse.Namespace) -> dict[str, Any]:
-    """The same parts on every engine."""
+    """Run the same parts on every runner."""
     seconds, digests = {}, set()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

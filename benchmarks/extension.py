@@ -22,20 +22,20 @@ CHUNK = 8192
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds and result."""
+    """Return the seconds and the result of a call."""
     started = time.perf_counter()
     result = work()
     return time.perf_counter() - started, result
 
 
 def nearest(new_MD: NDArray[np.float32], old_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The largest cosine of each new vector."""
+    """Return the largest cosine of each new vector."""
     parts = [(new_MD @ old_ND[start : start + CHUNK].T).max(axis=1) for start in range(0, len(old_ND), CHUNK)]
     return np.max(parts, axis=0)
 
 
 def peak_mb() -> float:
-    """The most memory this process has held so far."""
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -3,14 +3,14 @@
     python benchmarks/head_cost.py [--rounds 3] [--limit-gib 12] [--plot head_cost.svg] [--device cuda]
     python benchmarks/head_cost.py --heads gif arcface --identities 100000 1000000
 
-A step is forward, backward and SGD with momentum. Every point is measured in a fresh process, all points in turn, as
-often as there are rounds but for points whose step takes more than ten seconds, which have one: the median of the
-rounds is told, by the clock and in processor time, which other programs disturb less. Memory is the peak of one more
-process beyond what it was before there was a head; its allocator gives back at once what is freed, so that what is held
-is counted and not what is kept for later, as on a GPU, where it is what was allocated. Heads with a row for each
-identity stop where their computed peak is above the limit. The code vectors of gif are a sparse file of full size that
-is mapped into memory; codes too; rows in use are filled in, and given back to the system's cache before the step. Its
-length and range are those of the project's rule, and at a million identities also the length of 64 million.
+A step is forward, backward and SGD with momentum. Every point is measured in a fresh process, all points in turn, in
+every round; points whose step takes more than ten seconds are measured once. The medians over the rounds are reported,
+in wall-clock time and in processor time, which other programs affect less. Memory is the peak of a further process
+above its memory before the head was built; its allocator returns freed memory at once, so that memory in use is
+counted, not memory kept for later. On a GPU it is the allocated memory. Heads with a row per identity stop where their
+computed peak exceeds the limit. The code vectors and codes of gif are mapped from sparse files of full size; the rows
+in use are filled in and evicted from the page cache before the step. Code length and vocab size follow the project's
+rule; at a million identities the code length of 64 million is measured too.
 """
 
 import argparse
@@ -41,11 +41,11 @@ from schemas.training import TrainingConfig
 BATCH = DIM = 512
 WARM_UP = 1
 SECONDS = 2.0
-"""A point is repeated in its process for so long."""
+"""Seconds for which a point is repeated in its process."""
 LONG = 10.0
-"""A point whose step takes more seconds has one round."""
+"""A point whose step takes longer than this many seconds is measured once."""
 CODES = {"gif": TrainingConfig(), "paper": TrainingConfig(negatives=0)}
-"""Heads that learn codes: the project's default, and the paper's loss."""
+"""Heads on codes: the project's default, and the paper's loss."""
 HEADS = {
     "arcface": "ArcFace FC",
     "pfc0.3": "PartialFC 0.3",
@@ -56,17 +56,17 @@ HEADS = {
 IDENTITIES = (10_000, 100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000)
 GPU_BYTES = 12e9
 GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-"""With these glibc returns freed memory to the system; steps take longer."""
+"""With these settings glibc returns freed memory to the system at once; steps take longer."""
 MEMORY = ("GiB of memory", "bytes", 2.0**-30)
 PANELS = {
     "cpu": (("seconds of a step (processor)", "processor_seconds", 1.0), MEMORY),
     "cuda": (("seconds of a step", "seconds", 1.0), MEMORY),
 }
-"""What is drawn: other programs on the machine disturb the processor's time less than the clock's."""
+"""What is plotted; other programs affect processor time less than wall-clock time."""
 
 
 def compute_bytes(name: str, identities: int) -> int:
-    """The device's memory at the peak of a step, for heads with a row for each identity; 0 for others."""
+    """Return the computed peak memory of a step for heads with a row per identity; 0 for others."""
     if name in CODES:
         return 0
     rate = 1.0 if name == "arcface" else float(name.removeprefix("pfc"))
@@ -74,7 +74,7 @@ def compute_bytes(name: str, identities: int) -> int:
 
 
 def build(name: str, identities: int, length: int | None, folder: Path, device: torch.device) -> Head:
-    """The head; that of gif looks into sparse files."""
+    """Build the head; that of gif maps sparse files."""
     if name not in CODES:
         rate = {} if name == "arcface" else {"sample_rate": float(name.removeprefix("pfc"))}
         config = TrainingConfig(head="partial_fc" if rate else "arcface", **rate)
@@ -90,7 +90,7 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
 
 
 def fill(head: Head, labels_B: torch.Tensor, rng: np.random.Generator) -> None:
-    """Codes and unit vectors of these identities."""
+    """Return codes and unit vectors of these identities."""
     if hasattr(head, "codes_NL"):
         rows, largest = labels_B.numpy(), head.classifiers_LVD.shape[1]
         vectors = rng.standard_normal((len(rows), DIM), dtype=np.float32)
@@ -101,7 +101,7 @@ def fill(head: Head, labels_B: torch.Tensor, rng: np.random.Generator) -> None:
 
 
 def peak(device: torch.device) -> int:
-    """Bytes of this process at the most so far; of the GPU if it is one."""
+    """Return the peak memory of this process so far, or of the GPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -109,7 +109,7 @@ def peak(device: torch.device) -> int:
 
 
 def warm_up(device: torch.device) -> None:
-    """Load what a first step loads, whatever the head, and forget the peak until now."""
+    """Load what the first step of any head loads, and reset the peak."""
     layer = torch.nn.Linear(DIM, DIM, device=device)
     optimizer = SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     layer(torch.randn(BATCH, DIM, device=device)).relu().exp().sum().backward()
@@ -121,7 +121,7 @@ def warm_up(device: torch.device) -> None:
 
 
 def make_step(head: Head, identities: int, device: torch.device) -> Callable[[int], tuple[float, float]]:
-    """A training step on new identities; its seconds by the clock and of the processor."""
+    """Run a training step on new identities; return wall-clock and processor seconds."""
     optimizer = SGD(head.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     head.attach(optimizer)
     rng, wait = np.random.default_rng(0), torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -144,7 +144,7 @@ def make_step(head: Head, identities: int, device: torch.device) -> Callable[[in
 
 
 def measure(point: str, device: torch.device, folder: Path) -> dict[str, float]:
-    """One point in this process: seconds of a step, and bytes beyond those before there was a head."""
+    """Measure one point in this process: seconds of a step, and bytes above those before the head was built."""
     name, identities, length = point.split(":")
     warm_up(device)
     before = peak(device)
@@ -160,7 +160,7 @@ def measure(point: str, device: torch.device, folder: Path) -> dict[str, float]:
 
 
 def measure_apart(point: str, given: argparse.Namespace, **environment: str) -> dict[str, float]:
-    """The same in a fresh process."""
+    """Measure one point in a fresh process."""
     command = [sys.executable, __file__, "--point", point, "--device", given.device, "--threads", str(given.threads)]
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         done = subprocess.run(
@@ -175,7 +175,7 @@ def measure_apart(point: str, given: argparse.Namespace, **environment: str) -> 
 
 
 def choose_points(given: argparse.Namespace) -> list[str]:
-    """Every head at every number of identities that fits."""
+    """Return every head at every number of identities that fits into memory."""
     points = [
         f"{name}:{identities}:0"
         for identities in given.identities
@@ -187,7 +187,7 @@ def choose_points(given: argparse.Namespace) -> list[str]:
 
 
 def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """A table, the ratios, and where a GPU of 12 GB ends."""
+    """Print a table and the ratios, and the number of identities at which a GPU of 12 GB is full."""
     print(
         f"\n{'head':14} {'identities':>11}  {'l × v':>7} {'ms':>9} {'ms processor':>12} {'MiB':>7} {'MiB computed':>12}"
     )
@@ -215,7 +215,7 @@ def tell(found: dict[str, dict[str, float]]) -> dict[str, Any]:
 
 
 def ratio(found: dict[str, dict[str, float]], name: str, over: str, identities: int) -> dict[str, float] | None:
-    """Time and memory of a head over those of one that learns codes, at the same number of identities."""
+    """Return time and memory of a head over those of a head on codes, at the same number of identities."""
     codes, other = found.get(f"{over}:{identities}:0"), found.get(f"{name}:{identities}:0")
     if codes is None or other is None:
         return None
@@ -224,7 +224,7 @@ def ratio(found: dict[str, dict[str, float]], name: str, over: str, identities: 
 
 
 def flatness(found: dict[str, dict[str, float]]) -> dict[str, float]:
-    """64 million identities over one million, by the rule and with codes of the same length."""
+    """Return 64 million identities over one million, by the rule and with codes of the same length."""
     last = found.get("gif:64000000:0")
     starts = {point: found[point] for point in found if point.startswith("gif:1000000:")}
     if last is None:
@@ -237,7 +237,7 @@ def flatness(found: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def draw(path: Path, found: dict[str, dict[str, float]], device: str) -> None:
-    """Both curves on logarithmic axes as one static picture (.svg) or as a page to look into (.html)."""
+    """Write both curves on logarithmic axes as a static image (.svg) or as an interactive page (.html)."""
     by_rule = {point: values for point, values in found.items() if point.endswith(":0")}
     panels = PANELS[torch.device(device).type]
     curves: Curves = {title: {} for title, _, _ in panels}
@@ -259,8 +259,8 @@ def main() -> None:
     parser.add_argument("--limit-gib", type=float, default=12.0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--plot", type=Path, help="A picture (.svg) or a page (.html) to write.")
-    parser.add_argument("--folder", type=Path, help="Where the sparse files lie for a while.")
+    parser.add_argument("--plot", type=Path, help="An image (.svg) or a page (.html) to write.")
+    parser.add_argument("--folder", type=Path, help="Folder for the temporary sparse files.")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)

@@ -2,13 +2,13 @@
 
 python benchmarks/identification.py [--identities 10000 100000 1000000] [--dimension 512] [--beam 64] [--cosine 0.5]
 
-Code vectors are drawn so that codes have a meaning that can be learned: the sum of one direction for each token, shared
-by all identities who has its value, and as much that is each person's own. Token heads of the usual size are trained
-shortly on noisy copies of code vectors, with `--cosine` to the clean one, and identities are looked for by other noisy
-copies. So times are those of any model with as many identities; accuracy is that of this toy. The reference is
-`faiss.knn` with inner products over all code vectors, in as many threads. `find` is the search;
-`find_with_probabilities` is what `gif identify` does, which also tells how probable the found codes are among all that
-exist, and for that sums over all of them. Times are the processor's.
+Code vectors are drawn so that codes can be learned from them: half of a vector is the sum of one direction per token,
+shared by all identities with the same token value, and half is individual. Token heads of the usual size are trained
+briefly on noisy copies of code vectors, with a cosine of `--cosine` to the original, and searched with other noisy
+copies. Times are therefore those of any model with as many identities; accuracy is that of this toy. The reference is
+`faiss.knn` with inner products over all code vectors, on as many threads. `find` is the search alone;
+`find_with_probabilities` is what `gif identify` does: it also returns the probability of each found code among all
+codes of the table, which requires a sum over all of them. Times are processor times.
 """
 
 import argparse
@@ -37,12 +37,12 @@ Floats = NDArray[np.float32]
 
 
 def unit(rows: Floats) -> Floats:
-    """Rows of length one."""
+    """Normalise the rows."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def draw_identities(identities: int, dimension: int, rng: np.random.Generator) -> tuple[Codes, CodeShape, Floats]:
-    """Codes, and code vectors that half follow from them."""
+    """Return codes, and code vectors of which half follows from the codes."""
     shape = code_shape(identities, TokenizationConfig())
     codes_NL = unpack_codes(rng.permutation(shape.capacity(0))[:identities], shape)
     directions_LVD = rng.standard_normal((shape.length, shape.vocab_size, dimension), dtype=np.float32)
@@ -56,7 +56,7 @@ def draw_identities(identities: int, dimension: int, rng: np.random.Generator) -
 
 
 def disturb(vectors_BD: Floats, cosine: float, rng: np.random.Generator) -> Floats:
-    """Unit vectors at about this cosine to the given ones."""
+    """Return unit vectors at about this cosine to the given ones."""
     noise_BD = unit(rng.standard_normal(vectors_BD.shape, dtype=np.float32))
     return unit(cosine * vectors_BD + np.sqrt(1 - cosine**2) * noise_BD).astype(np.float32)
 
@@ -64,7 +64,7 @@ def disturb(vectors_BD: Floats, cosine: float, rng: np.random.Generator) -> Floa
 def train_heads(
     codes_NL: Codes, shape: CodeShape, vectors_ND: Floats, cosine: float, steps: int, rng: np.random.Generator
 ) -> TokenHeads:
-    """Heads that have learned to read codes from noisy code vectors."""
+    """Train heads to predict codes from noisy code vectors."""
     torch.manual_seed(0)
     heads = TokenHeads(shape.length, shape.vocab_size, vectors_ND.shape[1], scale=16.0)
     optimizer = torch.optim.Adam(heads.parameters(), lr=1e-3)
@@ -80,7 +80,7 @@ def train_heads(
 
 
 def seconds_of(work: Callable[[], Any], rounds: int) -> float:
-    """The least processor time of some rounds, after one to warm up: it hardly depends on what else is running."""
+    """Return the minimum processor time of some rounds after a warm-up; other programs hardly affect it."""
     work()
     times = []
     for _ in range(rounds):
@@ -91,7 +91,7 @@ def seconds_of(work: Callable[[], Any], rounds: int) -> float:
 
 
 def measure(identities: int, given: argparse.Namespace) -> dict[str, Any]:
-    """All metrics at one number of enrolled identities."""
+    """Return all metrics at one number of enrolled identities."""
     rng = np.random.default_rng(0)
     codes_NL, shape, vectors_ND = draw_identities(identities, given.dimension, rng)
     heads = train_heads(codes_NL, shape, vectors_ND, given.cosine, given.steps, rng)
@@ -114,7 +114,7 @@ def measure(identities: int, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_map(gallery: Gallery) -> Gallery:
-    """The same with a map of the code vectors, as training has it by default; fresh, it leaves them where they are."""
+    """Add a map of the code vectors, as training has by default; untrained, it is the identity."""
     _, num_values, dimension = gallery.heads.classifiers_LVD.shape
     heads = TokenHeads(gallery.tree.shape.length, num_values, dimension, scale=16.0, map_width=dimension)
     heads.load_state_dict(gallery.heads.state_dict(), strict=False)
@@ -124,17 +124,17 @@ def with_map(gallery: Gallery) -> Gallery:
 
 
 def find(gallery: Gallery, z_BD: Floats, method: Method) -> NDArray[np.int64]:
-    """The search alone."""
+    """Run the search alone."""
     return gallery.find(z_BD, 5, method).identities_BK
 
 
 def find_with_probabilities(gallery: Gallery, z_BD: Floats, method: Method) -> NDArray[np.float64]:
-    """What is printed of an image."""
+    """Run what `gif identify` prints for an image."""
     return gallery.probabilities(z_BD, find(gallery, z_BD, method))
 
 
 def measure_times(gallery: Gallery, z_BD: Floats, rounds: int) -> dict[str, float]:
-    """Milliseconds an image, and how many times as fast as flat search, for all images at once and for one alone."""
+    """Return milliseconds per image and the speed-up over flat search, for all images at once and for a single one."""
     metrics, mapped = {}, with_map(gallery)
     for name, queries_BD in (("batch", z_BD), ("single", z_BD[:1])):
         flat = seconds_of(
@@ -157,8 +157,10 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=512)
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--beam", type=int, default=64)
-    parser.add_argument("--cosine", type=float, default=0.5, help="Of an image's feature to its person's code vector.")
-    parser.add_argument("--steps", type=int, default=200, help="Of training the token heads.")
+    parser.add_argument(
+        "--cosine", type=float, default=0.5, help="Cosine of a feature to the code vector of its identity."
+    )
+    parser.add_argument("--steps", type=int, default=200, help="Training steps of the token heads.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     given = parser.parse_args()

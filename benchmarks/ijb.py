@@ -2,13 +2,12 @@
 
 python benchmarks/ijb.py [--scale 1.0] [--dim 512] [--rounds 1]
 
-Features are random: a direction for each person, and noise for each template and each image. Sizes are those of
-IJB-C: 469,375 images, 23,124 templates, 15,658,489 pairs of 3,531 enrolled templates with others, 19,557 of them of one
-person. The plain method finds the images of each template and of each media in a loop, multiplies the two
-templates of each pair, and gives all scores to scikit-learn. Both start from the same file of features, mapped into
-memory, and the benchmark fails unless they end with the same metrics. Memory is that of a process of its own that runs
-the fast method: the most that it ever holds, without the mapped file of features and without what the libraries take
-before the set is loaded.
+Features are random: a direction per identity, and noise per template and per image. Sizes are those of IJB-C: 469,375
+images, 23,124 templates, 15,658,489 pairs of 3,531 enrolled templates with others, 19,557 of them same pairs. The plain
+method collects the images of each template and media in a loop, multiplies the two templates of each pair, and passes
+all scores to scikit-learn. Both start from the same memory-mapped file of features, and the benchmark fails unless they
+produce the same metrics. Memory is the peak of a separate process that runs the fast method, without the mapped file
+and without what the libraries use before the set is loaded.
 """
 
 import argparse
@@ -48,11 +47,11 @@ class Task:
 
 
 def make_set(folder: Path, scale: float, dim: int) -> Task:
-    """Templates of a person, images of a template in media of up to ten, and pairs of enrolled with other templates."""
+    """Draw templates of identities, images in media of up to ten, and pairs of enrolled with other templates."""
     rng = np.random.default_rng(0)
     images, templates, enrolled = (max(60, int(count * scale)) for count in (IMAGES, TEMPLATES, ENROLLED))
     identities = enrolled
-    person = np.append(np.arange(enrolled), rng.integers(0, identities, templates - enrolled))
+    identity = np.append(np.arange(enrolled), rng.integers(0, identities, templates - enrolled))
     template = np.sort(np.append(np.arange(templates), rng.integers(0, templates, images - templates)))
     media = template * 50 + rng.integers(0, 1 + rng.integers(1, 9, templates)[template])
     direction = rng.standard_normal((identities, dim), np.float32)
@@ -61,29 +60,29 @@ def make_set(folder: Path, scale: float, dim: int) -> Task:
         for start in range(0, images, 2**14):
             chosen = template[start : start + 2**14]
             noise = rng.standard_normal((len(chosen), dim), np.float32)
-            (direction[person[chosen]] + shift[chosen] + 2 * noise).tofile(file)
-    left, right, same = make_pairs(rng, person, enrolled, scale)
+            (direction[identity[chosen]] + shift[chosen] + 2 * noise).tofile(file)
+    left, right, same = make_pairs(rng, identity, enrolled, scale)
     return Task(template, media, rng.uniform(0.5, 1, images), templates, left, right, same)
 
 
-def make_pairs(rng: np.random.Generator, person: np.ndarray, enrolled: int, scale: float) -> tuple[np.ndarray, ...]:
+def make_pairs(rng: np.random.Generator, identity: np.ndarray, enrolled: int, scale: float) -> tuple[np.ndarray, ...]:
     """Genuine pairs with the enrolled template, and random impostor pairs, ordered by enrolled template."""
-    others = np.arange(enrolled, len(person))
-    genuine = np.stack([person[others], others], axis=1)[: max(30, int(GENUINE * scale))]
+    others = np.arange(enrolled, len(identity))
+    genuine = np.stack([identity[others], others], axis=1)[: max(30, int(GENUINE * scale))]
     count = max(2000, int((PAIRS - GENUINE) * scale**2))
     pairs = np.stack([rng.integers(0, enrolled, 2 * count), rng.choice(others, 2 * count)], axis=1)
-    pairs = np.concatenate([genuine, pairs[person[pairs[:, 0]] != person[pairs[:, 1]]][:count]])
+    pairs = np.concatenate([genuine, pairs[identity[pairs[:, 0]] != identity[pairs[:, 1]]][:count]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    return pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.int32), person[pairs[:, 0]] == person[pairs[:, 1]]
+    return pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.int32), identity[pairs[:, 0]] == identity[pairs[:, 1]]
 
 
 def map_features(folder: Path, dim: int) -> np.ndarray:
-    """Original features; the mirror's are not used, so that both methods read one file."""
+    """Return the original features for both; mirror images are not used, so that both methods read one file."""
     return np.memmap(folder / "features.bin", np.float32, "r").reshape(-1, dim)
 
 
 def run_fast(features: np.ndarray, task: Task) -> list[float]:
-    """What the evaluation stage does."""
+    """Compute the metrics as the evaluation stage does."""
     template = pool_templates(
         lambda start, end: (features[start:end], features[start:end]),
         task.template,
@@ -96,7 +95,7 @@ def run_fast(features: np.ndarray, task: Task) -> list[float]:
 
 
 def run_plain(features: np.ndarray, task: Task) -> list[float]:
-    """Template by template, media by media, pair by pair, and scikit-learn's curve of all scores."""
+    """Compute the metrics template by template and pair by pair, with scikit-learn's ROC curve."""
     templates = np.zeros((task.num_templates, features.shape[1]))
     for number in range(task.num_templates):
         (chosen,) = np.where(task.template == number)
@@ -115,13 +114,13 @@ def run_plain(features: np.ndarray, task: Task) -> list[float]:
 
 
 def own_mb() -> float:
-    """The memory this process holds now, without mapped files."""
+    """Return the current memory of this process, without mapped files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def measure_memory(folder: Path, dim: int, answer: Any) -> None:
-    """In a process of its own: load the set, run the fast method, and look at the memory a hundred times a second."""
+    """Load the set and run the fast method in a separate process, sampling its memory a hundred times a second."""
     before, seen, done = own_mb(), [0.0], Event()
 
     def watch() -> None:
@@ -138,7 +137,7 @@ def measure_memory(folder: Path, dim: int, answer: Any) -> None:
 
 
 def extra_mb(folder: Path, dim: int, task: Task) -> float:
-    """Memory of the fast method beyond the features."""
+    """Return the memory of the fast method without the features."""
     np.savez(folder / "task.npz", **vars(task))
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()

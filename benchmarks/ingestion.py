@@ -36,9 +36,9 @@ DISTINCT = 400
 
 
 def write_records(path: Path, records: int, side: int) -> None:
-    """Identities of fifty images each; a few hundred drawn faces take turns."""
+    """Write identities of fifty images each, which repeat a few hundred synthetic faces."""
     options = [cv2.IMWRITE_JPEG_QUALITY, 95]
-    faces = [cv2.resize(draw_face(0, person, 0)[..., ::-1], (side, side)) for person in range(DISTINCT)]
+    faces = [cv2.resize(draw_face(0, identity, 0)[..., ::-1], (side, side)) for identity in range(DISTINCT)]
     images = [cv2.imencode(".jpg", face, options)[1].tobytes() for face in faces]
     with path.open("wb") as rec, path.with_suffix(".idx").open("w") as idx:
         for key in range(records):
@@ -59,7 +59,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def publish(source: Path, folder: Path, workers: int) -> None:
-    """The whole stage, as the pipeline runs it."""
+    """Run the whole stage as the pipeline does."""
     config = IngestionConfig(sources=(RecordIOSource(path=str(source)),))
     store = ArtifactStore(str(folder))
     with store.draft(store.ref("ingestion", "0" * 64), {}, {}) as draft:
@@ -72,7 +72,7 @@ def publish(source: Path, folder: Path, workers: int) -> None:
 
 
 def seconds(work: object, *arguments: object) -> float:
-    """How long a call takes."""
+    """Return the seconds a call takes."""
     start = time.perf_counter()
     work(*arguments)  # type: ignore[operator]
     return time.perf_counter() - start

@@ -30,12 +30,12 @@ from gif_core.training.data import batches_ahead, load_batches, plan_batches
 from schemas.training import AugmentationConfig, TrainingConfig
 
 PASSES = 3
-"""How often a measurement goes over all images."""
+"""Passes over all images per measurement."""
 ALL = AugmentationConfig(low_resolution=1.0, blur=1.0, hsv=1.0, grey=1.0)
 
 
 def write_shard(path: Path, images: list[bytes]) -> None:
-    """Faces in record batches of a thousand."""
+    """Write faces in record batches of a thousand."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         for start in range(0, len(images), 1000):
             rows = range(start, min(start + 1000, len(images)))
@@ -45,7 +45,7 @@ def write_shard(path: Path, images: list[bytes]) -> None:
 
 
 def decode_forever(images: list[bytes], barrier: Barrier) -> None:
-    """The work of one process of the reference, between every two passes of the barrier."""
+    """Decode images in one process of the reference, between two barriers."""
     cv2.setNumThreads(1)
     while True:
         barrier.wait()
@@ -57,7 +57,7 @@ def decode_forever(images: list[bytes], barrier: Barrier) -> None:
 
 @contextmanager
 def bare_decoding(images: list[bytes], workers: int) -> Iterator[Callable[[], float]]:
-    """Measures images per second of the reference, whose processes stay."""
+    """Measures images per second of the reference, whose processes are reused."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(workers + 1)
     shares = [images[rank::workers] for rank in range(workers)]
@@ -79,14 +79,14 @@ def bare_decoding(images: list[bytes], workers: int) -> Iterator[Callable[[], fl
 
 @contextmanager
 def loading(faces: Faces, config: TrainingConfig, workers: int) -> Iterator[Callable[[], float]]:
-    """Measures images per second of a loader that goes on and on."""
+    """Measures images per second of a loader that never ends."""
     plans = plan_batches(len(faces), config.model_copy(update={"epochs": 10**9}), seed=0)
     count = PASSES * len(faces) // config.batch_size
     with closing(load_batches(faces, plans, workers=workers)) as batches:
 
         def measure() -> float:
             for _ in range(batches_ahead(config.batch_size, workers) + 2):
-                next(batches)  # what was decoded while the reference ran does not count
+                next(batches)  # skip what was decoded while the reference ran
             started = time.perf_counter()
             for _ in range(count):
                 next(batches)

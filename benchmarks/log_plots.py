@@ -1,15 +1,15 @@
-"""Lines on logarithmic axes against the number of identities, as a static picture or as a page to look into."""
+"""Curves on logarithmic axes against the number of identities, as a static image or as an interactive page."""
 
 import math
 
 LEFT, TOP, WIDTH, HEIGHT, STEP = 60, 40, 300, 230, 450
-"""Of a panel in the picture, and from one panel to the next."""
+"""Size of a panel in the image, and distance between panels."""
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
 COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6", "#2da06f")
 
 
 def draw_page(curves: Curves) -> str:
-    """The page, with all it needs in it."""
+    """Return a self-contained page."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(1, len(curves), subplot_titles=list(curves))
@@ -22,7 +22,7 @@ def draw_page(curves: Curves) -> str:
 
 
 def draw_svg(curves: Curves) -> str:
-    """The picture."""
+    """Return the image."""
     parts = [Panel(LEFT + number * STEP, title, lines).draw() for number, (title, lines) in enumerate(curves.items())]
     size = f'viewBox="0 0 {LEFT + len(curves) * STEP - 20} {TOP + HEIGHT + 50}"'
     style = 'font-family="sans-serif" font-size="12" fill="#6e7781"'
@@ -30,29 +30,29 @@ def draw_svg(curves: Curves) -> str:
 
 
 class Panel:
-    """Lines on logarithmic axes."""
+    """A panel of curves on logarithmic axes."""
 
     def __init__(self, x0: int, title: str, lines: dict[str, list[tuple[int, float]]]) -> None:
-        """The axes go over whole decades."""
+        """Choose axes that span whole decades."""
         self.x0, self.title, self.lines = x0, title, lines
         columns = list(zip(*(point for line in lines.values() for point in line), strict=True))
         self.low = [math.floor(math.log10(min(column))) for column in columns]
         self.high = [math.ceil(math.log10(max(column))) for column in columns]
 
     def place(self, identities: float, value: float) -> tuple[float, float]:
-        """Where a point is in the picture."""
+        """Return the position of a point in the image."""
         logs = zip((math.log10(identities), math.log10(value)), self.low, self.high, strict=True)
         x, y = ((log - low) / (high - low) for log, low, high in logs)
         return self.x0 + WIDTH * x, TOP + HEIGHT * (1 - y)
 
     def draw(self) -> str:
-        """Title, axes and lines."""
+        """Return title, axes and curves."""
         title = f'<text x="{self.x0}" y="{TOP - 16}" font-weight="600">{self.title}</text>'
         drawn = enumerate(self.lines.items())
         return title + self.axes() + "".join(self.line(number, name, points) for number, (name, points) in drawn)
 
     def axes(self) -> str:
-        """A grid line for every decade of values, a name for every decade of identities."""
+        """Return a grid line per decade of values and a label per decade of identities."""
         parts, middle = [], self.x0 + WIDTH / 2
         for decade in range(self.low[1], self.high[1] + 1):
             y = self.place(10 ** self.low[0], 10.0**decade)[1]
@@ -65,7 +65,7 @@ class Panel:
         return "".join(parts) + f'<text x="{middle}" y="{TOP + HEIGHT + 38}" text-anchor="middle">identities</text>'
 
     def line(self, number: int, name: str, points: list[tuple[int, float]]) -> str:
-        """A line with its spots, and its name beside the panel."""
+        """Return a curve with its points, and its name beside the panel."""
         spots, colour = [self.place(*point) for point in points], COLOURS[number]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
         circles = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots)

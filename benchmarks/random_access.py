@@ -26,7 +26,7 @@ from gif_core.synthetic import draw_jpeg
 MAGIC = 0xCED7230A
 RECORD, HEADER = struct.Struct("<II"), struct.Struct("<IfQQ")
 DRAWN = 2000
-"""Different images; they are repeated."""
+"""Number of distinct images; they are repeated."""
 SHARD_ROWS, BATCH_ROWS = 25_000, 1000
 
 
@@ -40,18 +40,18 @@ class RecordFile:
         self.file = path.open("rb")
 
     def content(self, key: int) -> bytes:
-        """The image of one record."""
+        """Return the image of one record."""
         self.file.seek(self.positions[key])
         magic, length = RECORD.unpack(self.file.read(RECORD.size))
         if magic != MAGIC:
-            raise ValueError(f"record {key} does not begin where the index says")
+            raise ValueError(f"record {key} does not begin at the offset in the index")
         record = self.file.read(length)
         HEADER.unpack_from(record)
         return record[HEADER.size :]
 
 
 def write_records(path: Path, images: Iterable[bytes]) -> None:
-    """The field's format: magic, length, label and ids, image, padding to four bytes."""
+    """Write RecordIO: magic, length, label and ids, image, padding to four bytes."""
     with path.open("wb") as records, path.with_suffix(".idx").open("w") as index:
         for key, image in enumerate(images):
             index.write(f"{key}\t{records.tell()}\n")
@@ -60,7 +60,7 @@ def write_records(path: Path, images: Iterable[bytes]) -> None:
 
 
 def write_shard(path: Path, images: list[bytes]) -> Path:
-    """The same images as faces of one identity."""
+    """Write the same images as faces of one identity."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         for start in range(0, len(images), BATCH_ROWS):
             some = images[start : start + BATCH_ROWS]
@@ -71,7 +71,7 @@ def write_shard(path: Path, images: list[bytes]) -> Path:
 
 
 def forget(paths: Iterable[Path]) -> None:
-    """Take files out of the system's cache."""
+    """Evict files from the page cache."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
@@ -80,7 +80,7 @@ def forget(paths: Iterable[Path]) -> None:
 
 
 def images_per_second(content: Callable[[int], bytes | memoryview], rows: list[int]) -> float:
-    """Touch every byte of these images."""
+    """Read every byte of these images."""
     started = time.perf_counter()
     for row in rows:
         bytes(content(row))

@@ -1,4 +1,4 @@
-"""One separation step (Eq. 6) against the two matrix products it cannot do without, and the memory it needs.
+"""One separation step (Eq. 6) against the two matrix products it requires, and its memory.
 
 python benchmarks/separation_step.py [--vectors 100000] [--dimensions 512] [--batch 2048] [--rounds 5]
     [--threads 2]
@@ -24,19 +24,19 @@ CHUNKS = (CHUNK, 8192)
 
 
 def seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """How long one call takes, by the clock and in processor time."""
+    """Return wall-clock and processor seconds of a call."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - clock, time.process_time() - processor
 
 
 def peak_megabytes() -> float:
-    """Highest memory of this process so far."""
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def bare_products(vectors_ND: torch.Tensor, batch_BD: torch.Tensor, chunk: int) -> None:
-    """The physical limit: two products per chunk of H."""
+    """Run the lower bound: two products per chunk of H."""
     buffer = torch.empty(len(batch_BD) * chunk)
     force_BD = torch.zeros_like(batch_BD)
     for chunk_CD in vectors_ND.split(chunk):
@@ -65,7 +65,7 @@ def main() -> None:
     memory = peak_megabytes() - before
     steps, products = [], []
     for number in range(given.rounds):
-        for chunk in CHUNKS:  # as many tries for one as for the other
+        for chunk in CHUNKS:  # equally many attempts for both
             products.append(seconds(lambda c=chunk: bare_products(rows.local, rows.local[batch_B], c)))
             steps.append(seconds(lambda: batch_gradient(rows, batch_B, 2.0)))
         print(f"round {number}: step {min(steps)[0]:.3f} s, bare products {min(products)[0]:.3f} s at best so far")

@@ -1,13 +1,13 @@
-"""What of the vectors' relations is left when separation reaches a gap of 0.01, by several ways of getting there.
+"""How much neighbourhood structure is left when separation reaches a gap of 0.01, by several methods.
 
     python benchmarks/separation_tradeoff.py [--data faces drawn cone] [--identities 2000] [--cone 20000]
         [--all] [--with "plain descent of all rows"]
 
-faces: photographs in a folder per person (--folder), encoded by tiny-clip. drawn: synthetic identities, six images
-each, encoded by tiny-clip. cone: simulated clusters in a narrow cone, 512 dimensions. --vectors FILE.npy: rows of your
-own. Kept are the 10 and the 50 nearest neighbours of the start, and Spearman's rank correlation of similarities;
-`products` are the matrix products of m x m x d that it took (two an epoch, three when all rows move). --all adds the
-ways that were tried and not taken, and the literal recipe, which is stopped after 1000 epochs.
+faces: photographs in a folder per identity (--folder), encoded by tiny-clip. drawn: synthetic identities, six images
+each, encoded by tiny-clip. cone: simulated clusters in a narrow cone, 512 dimensions. --vectors FILE.npy: your own
+rows. Structure is measured by the 10 and 50 nearest neighbours kept and by Spearman's rank correlation of similarities;
+`products` is the number of matrix products of m x m x d (two per epoch, three when all rows move). --all adds methods
+that were tried and rejected, and the literal recipe, which is stopped after 1000 epochs.
 """
 
 import argparse
@@ -43,7 +43,7 @@ PLAIN = {"start_gap": None, "pull": 0.0}
 
 @dataclass(frozen=True)
 class Result:
-    """Vectors, and what they cost."""
+    """The separated vectors and their cost."""
 
     vectors_ND: Tensor
     epochs: int
@@ -54,7 +54,7 @@ Way = Callable[[Tensor], Result]
 
 
 def descent(**given: object) -> Way:
-    """The stage itself with other settings."""
+    """Run the stage itself with other settings."""
 
     def run(vectors_ND: Tensor) -> Result:
         config = SeparationConfig.model_validate({"batch_size": 2048, **given})
@@ -68,14 +68,14 @@ def descent(**given: object) -> Way:
 
 
 def closed_form(vectors_ND: Tensor) -> Result:
-    """The equalised spectrum alone, as flat as the gap needs."""
+    """Equalise the spectrum alone, until the gap is reached."""
     rows = Rows(vectors_ND.clone())
     equalise(rows, sample_of(vectors_ND), temperature=TEMPERATURE, gap=0.98 * GAP)
     return Result(rows.local, 0, 0)
 
 
 def power(vectors_ND: Tensor) -> Result:
-    """Singular values of the centred vectors raised to the largest power that reaches the gap."""
+    """Raise the singular values of the centred vectors to the largest power that reaches the gap."""
     rows = Rows(vectors_ND.clone())
     centre(rows)
     left, values, right = torch.linalg.svd(rows.local, full_matrices=False)
@@ -92,14 +92,14 @@ def power(vectors_ND: Tensor) -> Result:
 
 
 def centred(vectors_ND: Tensor) -> Result:
-    """The mean removed, then plain descent."""
+    """Remove the mean, then run plain descent."""
     rows = Rows(vectors_ND.clone())
     centre(rows)
     return descent(**PLAIN)(rows.local)
 
 
 def annealed(vectors_ND: Tensor) -> Result:
-    """Plain descent whose temperature falls from 8 to 2."""
+    """Run plain descent with a temperature that falls from 8 to 2."""
     vectors_ND, epochs = vectors_ND.clone(), 0
     for temperature in (8.0, 5.0, 3.0, TEMPERATURE):
         given = {**PLAIN, "temperature": temperature, "epochs": 1000 if temperature == TEMPERATURE else 15}
@@ -109,7 +109,7 @@ def annealed(vectors_ND: Tensor) -> Result:
 
 
 def all_rows_move(vectors_ND: Tensor) -> Result:
-    """Descent in which the rows outside the batch move too: three products a step."""
+    """Run descent in which the rows outside the batch move too: three products per step."""
     vectors_ND, rng, epochs = vectors_ND.clone(), np.random.default_rng(0), 0
     while gap_of(vectors_ND) > GAP and epochs < 1000:
         epochs += 1
@@ -119,7 +119,7 @@ def all_rows_move(vectors_ND: Tensor) -> Result:
 
 
 def move_all(vectors_ND: Tensor, batch_B: Tensor) -> Tensor:
-    """One step of every row down the gradient of the batch's loss, as long for each pair as the stage's own."""
+    """Move every row down the gradient of the batch's loss, with the step length per pair of the stage."""
     batch_BD = vectors_ND[batch_B]
     potential_BN = torch.exp(2 * TEMPERATURE * (batch_BD @ vectors_ND.T - 1))
     potential_BN[torch.arange(len(batch_B)), batch_B] = 0
@@ -149,31 +149,31 @@ TRIED: dict[str, Way] = {
 
 
 def gap_of(vectors_ND: Tensor) -> float:
-    """Distance of the loss to its limit, on the first rows."""
+    """Return the gap of the loss to its limit, on the first rows."""
     return mean_potential(vectors_ND[:MEASURED], TEMPERATURE) - uniform_limit(vectors_ND.shape[1], TEMPERATURE)
 
 
 def sample_of(vectors_ND: Tensor) -> Tensor:
-    """The rows of which the closed form measures the gap."""
+    """Return the rows on which the closed form measures the gap."""
     return torch.arange(min(len(vectors_ND), MEASURED))
 
 
 def identities_of(folder: Path) -> Iterator[np.ndarray]:
-    """The photographs of one person after the other."""
-    for person in sorted(path for path in folder.iterdir() if path.is_dir()):
-        yield np.stack([cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB) for path in sorted(person.iterdir())])
+    """Yield the photographs of each identity."""
+    for identity in sorted(path for path in folder.iterdir() if path.is_dir()):
+        yield np.stack([cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB) for path in sorted(identity.iterdir())])
 
 
 def drawn_identities(count: int) -> Iterator[np.ndarray]:
-    """Six images of each synthetic person."""
+    """Yield six images of each synthetic identity."""
     from gif_core.synthetic import draw_face
 
-    for person in range(count):
-        yield np.stack([draw_face(0, person, sample) for sample in range(6)])
+    for identity in range(count):
+        yield np.stack([draw_face(0, identity, sample) for sample in range(6)])
 
 
 def encode(identities: Iterator[np.ndarray]) -> Tensor:
-    """Identity vectors (Eq. 3) of tiny-clip."""
+    """Return identity vectors (Eq. 3) of tiny-clip."""
     from gif_core.embedding.encoders import build_encoder
     from schemas.embedding import EmbeddingConfig
 
@@ -182,7 +182,7 @@ def encode(identities: Iterator[np.ndarray]) -> Tensor:
 
 
 def simulate(count: int, dimensions: int = 512) -> Tensor:
-    """Clusters of about twenty with a falling spectrum, around one common direction: a mean cosine of 0.7."""
+    """Draw clusters of about twenty with a falling spectrum around one direction, with a mean cosine of 0.7."""
     generator = torch.Generator().manual_seed(0)
     spread_D = torch.linspace(1, 0.05, dimensions)
     centres = torch.randn(max(count // 20, 1), dimensions, generator=generator) * spread_D
@@ -193,7 +193,7 @@ def simulate(count: int, dimensions: int = 512) -> Tensor:
 
 
 def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, dict[str, float]]:
-    """A line for every way."""
+    """Print and return a row per method."""
     vectors_ND = unit_rows(vectors_ND)
     start = Neighbourhoods(Rows(vectors_ND), seed=0)
     print(f"\n{name}: {len(vectors_ND)} x {vectors_ND.shape[1]}, gap at the start {gap_of(vectors_ND):.2f}")
@@ -221,7 +221,7 @@ def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, di
 
 
 def load(name: str, given: argparse.Namespace) -> Tensor:
-    """The vectors of that name."""
+    """Return the vectors of a dataset."""
     if name == "faces":
         return encode(identities_of(given.folder))
     return simulate(given.cone) if name == "cone" else encode(drawn_identities(given.identities))
@@ -231,12 +231,12 @@ def main() -> None:
     """Measure, print, and end with one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="*", choices=("faces", "drawn", "cone"), default=["drawn", "cone"])
-    parser.add_argument("--folder", type=Path, help="of faces: a sub-folder of aligned images per person")
+    parser.add_argument("--folder", type=Path, help="of faces: a sub-folder of aligned images per identity")
     parser.add_argument("--vectors", type=Path, nargs="*", default=[])
     parser.add_argument("--identities", type=int, default=2000)
     parser.add_argument("--cone", type=int, default=20_000)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--with", dest="also", nargs="*", default=[], help="some of the ways that --all adds")
+    parser.add_argument("--with", dest="also", nargs="*", default=[], help="some of the methods that --all adds")
     given = parser.parse_args()
     ways = WAYS | {name: way for name, way in TRIED.items() if given.all or name in given.also}
     tables = {path.stem: compare(path.stem, torch.from_numpy(np.load(path)), ways) for path in given.vectors}

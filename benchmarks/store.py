@@ -31,7 +31,7 @@ KEY = "a" * 64
 
 
 class BareClient:
-    """Puts files in parts and gets them in ranges, `AT_ONCE` at a time."""
+    """Uploads files in parts and downloads them in ranges, `AT_ONCE` at a time."""
 
     def put(self, sources: list[Path]) -> None:
         """Upload files to keys of their own names."""
@@ -77,7 +77,7 @@ class BareClient:
 
 @contextmanager
 def seaweed(folder: Path) -> Iterator[None]:
-    """A server of this benchmark's own; the environment says how to reach it."""
+    """Start a server for this benchmark and set the environment variables of its address."""
     server = prepare_seaweed(folder)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -94,14 +94,14 @@ def seaweed(folder: Path) -> Iterator[None]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the seconds a call takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def publish(store: ArtifactStore, sources: list[Path]) -> tuple[ArtifactRef, float]:
-    """Publish files that a stage has just written; how long publishing took."""
+    """Publish files as a stage does; return the seconds that publishing took."""
     with store.draft(store.ref("ingestion", KEY), {}, {}) as draft:
         for source in sources:
             os.link(source, draft.folder / source.name)
@@ -110,7 +110,7 @@ def publish(store: ArtifactStore, sources: list[Path]) -> tuple[ArtifactRef, flo
 
 
 def measure(store: ArtifactStore, folder: Path, sources: list[Path]) -> dict[str, tuple[float, float]]:
-    """Seconds of ours and of the reference (the mean of before and after), for putting and for getting."""
+    """Return seconds of the store and of the reference (mean of before and after), for upload and download."""
     bare, targets = BareClient(), [folder / "got" / source.name for source in sources]
     before = seconds(lambda: bare.put(sources))
     ref, putting = publish(store, sources)

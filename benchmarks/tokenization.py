@@ -44,7 +44,7 @@ CONFIG = TokenizationConfig()
 
 
 def draw_vectors(count: int, dimensions: int, groups: int, spread: float, seed: int = 0) -> Vectors:
-    """Unit rows around many directions, as look-alikes are."""
+    """Return unit rows in clusters around many directions."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((groups, dimensions), dtype=np.float32)[rng.integers(groups, size=count)]
     rows += spread * rng.standard_normal((count, dimensions), dtype=np.float32)
@@ -53,7 +53,7 @@ def draw_vectors(count: int, dimensions: int, groups: int, spread: float, seed: 
 
 
 def split_plainly(vectors_ND: Vectors, rows: Rows, num_clusters: int) -> list[Rows]:
-    """The children of a node by FAISS alone, on this thread."""
+    """Split a node by FAISS alone, on this thread."""
     faiss.omp_set_num_threads(1)
     own_ND = vectors_ND[rows]
     kmeans = faiss.Kmeans(
@@ -70,7 +70,7 @@ def split_plainly(vectors_ND: Vectors, rows: Rows, num_clusters: int) -> list[Ro
 
 
 def build_plain_tree(vectors_ND: Vectors, shape: CodeShape) -> list[Rows]:
-    """The clusters of all levels of the unbounded hierarchy; as in ours, at most v identities are not clustered."""
+    """Return the clusters of all levels of the unbounded hierarchy; nodes of at most v identities are not split."""
     clusters, nodes = [], [np.arange(len(vectors_ND))]
     with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in range(shape.length - 1):
@@ -83,7 +83,7 @@ def build_plain_tree(vectors_ND: Vectors, shape: CodeShape) -> list[Rows]:
 
 
 def compare(given: argparse.Namespace) -> dict[str, float]:
-    """Time and objective of both, in turn."""
+    """Measure time and objective of both, in turn."""
     vectors_ND = draw_vectors(given.identities, given.dimensions, given.groups, given.spread)
     shape = code_shape(given.identities, CONFIG)
     print(f"{given.identities} identities, codes of {shape.length} tokens of {shape.vocab_size} values")
@@ -114,7 +114,7 @@ def compare(given: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_memory(given: argparse.Namespace) -> dict[str, float]:
-    """Peak memory of a process that makes the code table of vectors mapped from a file, against the vectors' size."""
+    """Measure the peak memory of a process that tokenizes memory-mapped vectors, against the size of the vectors."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "vectors.npy")
         mapped = np.lib.format.open_memmap(path, "w+", np.float32, (given.identities, given.dimensions))
@@ -133,13 +133,13 @@ def measure_memory(given: argparse.Namespace) -> dict[str, float]:
 
 
 def name_identities(count: int) -> pa.Table:
-    """A table of identities."""
+    """Return a table of identities."""
     ids = np.arange(count)
     return pa.table({"identity_id": ids, "label": [f"person-{i}" for i in ids], "num_samples": np.full(count, 20)})
 
 
 def tokenize_mapped(path: Path) -> None:
-    """From the vectors of a file to a table with its quality; print times and this process's peak memory as JSON."""
+    """Tokenize the vectors of a file and measure the quality; print times and peak memory as JSON."""
     vectors_ND = np.load(path, mmap_mode="r")
     shape = code_shape(len(vectors_ND), CONFIG)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the trainer costs beyond its network, and what a second process does to it.
+"""The overhead of the trainer over its network, and the speed-up of a second process.
 
     python benchmarks/trainer.py step [--backbone iresnet18] [--batch 16] [--steps 4] [--rounds 5]
     python benchmarks/trainer.py processes [--backbone iresnet_tiny] [--batch 64] [--steps 20]
@@ -40,7 +40,7 @@ SHAPE = CodeShape(4, 10)
 
 
 def draw_faces(folder: Path, images: int) -> Path:
-    """As many identities with an image each."""
+    """Return faces of identities with one image each."""
     path = folder / "faces.arrow"
     rows = range(images)
     columns = [list(rows), [f"{row}.jpg" for row in rows], [draw_jpeg(0, row, 0) for row in rows]]
@@ -51,13 +51,13 @@ def draw_faces(folder: Path, images: int) -> Path:
 
 
 def draw_vectors() -> np.ndarray:
-    """Code vectors of all identities."""
+    """Return code vectors of all identities."""
     vectors = np.random.default_rng(0).standard_normal((IDENTITIES, DIM), dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def bare_steps(backbone: str, images_BHWC: torch.Tensor) -> Callable[[], None]:
-    """Forward, backward and update of the network alone."""
+    """Run forward, backward and update of the network alone."""
     model = build_backbone(backbone, DIM).train().to(memory_format=torch.channels_last)
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=1e-4, momentum=0.9, weight_decay=1e-4)
     images_BCHW = normalize_pixels(images_BHWC, torch.device("cpu"))
@@ -71,7 +71,7 @@ def bare_steps(backbone: str, images_BHWC: torch.Tensor) -> Callable[[], None]:
 
 
 def seconds_per_step(step: Callable[[], object], steps: int) -> float:
-    """The first one does not count."""
+    """Return the time per step, without the first one."""
     step()
     started = time.perf_counter()
     for _ in range(steps):
@@ -80,7 +80,7 @@ def seconds_per_step(step: Callable[[], object], steps: int) -> float:
 
 
 def compare_steps(given: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """The trainer against the bare network."""
+    """Measure the trainer against the bare network."""
     faces = Faces([draw_faces(folder, 8 * given.batch)], workers=1)
     config = TrainingConfig(backbone=given.backbone, batch_size=given.batch, epochs=400, learning_rate=1e-4)
     training = begin_training(
@@ -105,7 +105,7 @@ def compare_steps(given: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def make_job(given: argparse.Namespace, folder: Path, faces: Path, store: str) -> TrainingJob:
-    """One epoch of as many steps as asked for."""
+    """Return a job of one epoch with the given number of steps."""
     return TrainingJob(
         config=TrainingConfig(backbone=given.backbone, batch_size=given.batch, epochs=1, learning_rate=1e-5),
         seed=0,
@@ -126,14 +126,14 @@ def make_job(given: argparse.Namespace, folder: Path, faces: Path, store: str) -
 
 
 def run_processes(job: TrainingJob, folder: Path, processes: int) -> list[dict[str, float]]:
-    """The metrics of every step."""
+    """Run a job in processes and return the metrics of every step."""
     path = folder / "job.json"
     path.write_text(job.model_dump_json())
-    return [said["metrics"] for said in run_module("gif_core.training.worker", [str(path)], processes)]
+    return [report["metrics"] for report in run_module("gif_core.training.worker", [str(path)], processes)]
 
 
 def compare_processes(given: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Two processes against one, each on one thread."""
+    """Measure two processes against one, each on one thread."""
     os.environ["OMP_NUM_THREADS"] = "1"
     faces = draw_faces(folder, given.batch * given.steps)
     save_file({"code_vectors": draw_vectors()}, folder / "vectors.safetensors")

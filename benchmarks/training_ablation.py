@@ -3,13 +3,13 @@
     python benchmarks/training_ablation.py --vary tokenization.alignment=aligned,none [--seeds 3]
     python benchmarks/training_ablation.py --vary training.gamma=1,3 --vary training.scale=16,8,32 --folder FACES
 
-On the faces of the demo, or on a folder of images per person. Settings are changed one at a time. Each seed draws its
-own code vectors, codes, first weights and order of images; the identities kept aside are always the same. What is
-compared is the accuracy of verifying them, seed by seed, with that of a setting's first value: a difference counts when
-it is larger than its standard error over the seeds. Runs that come to the same settings are made once. A Prefect server
-that runs already (PREFECT_API_URL) saves every run the start of one.
+It uses the faces of the demo, or a folder with images per identity. Settings are changed one at a time. Each seed has
+its own code vectors, codes, initial weights and order of images; the held-out identities are always the same. Their
+verification accuracy is compared, seed by seed, with that of the setting's first value: a difference is significant if
+it exceeds its standard error over the seeds. Runs with equal settings are computed once. With a running Prefect server
+(PREFECT_API_URL) the runs do not start their own.
 
-With `--rounds 2` everything is made twice: the code vectors of the second time come from the network of the first.
+With `--rounds 2` the pipeline runs twice: the second time the network of the first is the encoder.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GIF = str(Path(sys.executable).with_name("gif"))
 
 
 def write_settings(folder: Path, faces: Path | None, epochs: int) -> Path:
-    """The demo's settings, with other faces and as many epochs as asked for."""
+    """Return the demo's settings with the given faces and epochs."""
     settings: dict[str, object] = {"preset": "demo", "store": str(folder / "store"), "training": {"epochs": epochs}}
     settings["evaluation"] = {"sets": [{"kind": "held_out"}]}
     if faces:
@@ -39,7 +39,7 @@ def write_settings(folder: Path, faces: Path | None, epochs: int) -> Path:
 
 
 def accuracy(folder: Path, settings: Path, overrides: list[str], rounds: int) -> float:
-    """Of the last round's model, on the identities kept aside."""
+    """Return the accuracy of the last round's model on held-out identities."""
     store, encoder = ArtifactStore(str(folder / "store")), list[str]()
     for _ in range(rounds):
         changes = [part for override in [*overrides, *encoder] for part in ("--set", override)]
@@ -51,19 +51,19 @@ def accuracy(folder: Path, settings: Path, overrides: list[str], rounds: int) ->
 
 
 def use_as_encoder(model: Artifact) -> list[str]:
-    """Settings with which a trained network gives the vectors of identities."""
+    """Return the settings that use a trained network as the encoder."""
     name, weights = model.manifest.settings["backbone"], model.path("backbone.safetensors")
     return ["embedding.encoder=backbone", f"embedding.model={name}", f"embedding.pretrained={weights}"]
 
 
 def split(vary: str) -> list[str]:
-    """`name=a,b` as `name=a` and `name=b`."""
+    """Expand `name=a,b` to `name=a` and `name=b`."""
     name, _, values = vary.partition("=")
     return [f"{name}={value}" for value in values.split(",")]
 
 
 def compare(found: list[float], first: list[float]) -> dict[str, float]:
-    """Mean and spread, and the mean difference from the first value with its standard error, in per cent."""
+    """Return mean and standard deviation, and the mean difference to the first value with its standard error, in %."""
     difference = np.subtract(found, first)
     error = difference.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
     spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument(
         "--vary", action="append", required=True, metavar="STAGE.FIELD=A,B", help="a setting and its values; repeatable"
     )
-    parser.add_argument("--folder", type=Path, help="a folder of images per person; without it the demo's faces")
+    parser.add_argument("--folder", type=Path, help="a folder with images per identity; default: the demo's faces")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=1, help="trainings, each on the features of the one before")
@@ -94,8 +94,8 @@ def main() -> None:
                 print(f"seed {seed}, {choice}: {100 * found[choice][-1]:.2f} %", flush=True)
     metrics = {choice: compare(found[choice], found[values[0]]) for values in choices for choice in values}
     for choice, row in metrics.items():
-        told = "{mean:.2f} ± {std:.2f} %, difference {difference:+.2f} ± {standard_error:.2f}".format(**row)
-        print(f"{choice}: {told}")
+        summary = "{mean:.2f} ± {std:.2f} %, difference {difference:+.2f} ± {standard_error:.2f}".format(**row)
+        print(f"{choice}: {summary}")
     print(json.dumps({"benchmark": "training_ablation", "seeds": given.seeds, "metrics": metrics}))
 
 

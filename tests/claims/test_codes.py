@@ -1,4 +1,4 @@
-"""Codes keep the structure of the code vectors (the paper's structured against atomic codes), and so do added ones."""
+"""Structured codes keep the neighbourhoods of code vectors, unlike atomic codes; so do codes of added identities."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ IDENTITIES, NEW = 1900, 190
 
 @pytest.fixture(scope="module")
 def vectors() -> Vectors:
-    """Kinds of identities, and kinds within kinds, in 48 dimensions."""
+    """Clusters of identities with sub-clusters, in 48 dimensions."""
     rng = np.random.default_rng(0)
-    kind, sort = rng.integers(0, 10, IDENTITIES + NEW), rng.integers(0, 8, IDENTITIES + NEW)
+    cluster, part = rng.integers(0, 10, IDENTITIES + NEW), rng.integers(0, 8, IDENTITIES + NEW)
     broad, narrow = rng.normal(size=(10, 48)), rng.normal(size=(10, 8, 48))
-    mixed = broad[kind] + 0.7 * narrow[kind, sort] + 0.5 * rng.normal(size=(IDENTITIES + NEW, 48))
+    mixed = broad[cluster] + 0.7 * narrow[cluster, part] + 0.5 * rng.normal(size=(IDENTITIES + NEW, 48))
     return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -29,7 +29,7 @@ def make_codes(vectors: Vectors, shape: CodeShape = SHAPE) -> Codes:
 
 
 def share_prefix(codes: Codes, rows: NDArray[np.int64], nearest: NDArray[np.int64], tokens: int) -> float:
-    """How many of the neighbours have the same first tokens."""
+    """Return the share of neighbours with the same first tokens."""
     same = codes[nearest, :tokens] == codes[rows, None, :tokens]
     return float(same.all(axis=2).mean())
 
@@ -38,14 +38,14 @@ def test_neighbours_share_prefixes_of_structured_codes_far_more_often_than_of_at
     structured = code_quality(make_codes(vectors), SHAPE, vectors)["neighbours_together"].to_pylist()
     random = unpack_codes(np.random.default_rng(1).permutation(SHAPE.capacity(0))[: len(vectors)], SHAPE)
     atomic = code_quality(random, SHAPE, vectors)
-    by_chance = [1 / 7, 1 / 49, 1 / 343]
-    assert atomic["neighbours_together"].to_pylist() == pytest.approx(by_chance, rel=0.3)
+    expected = [1 / 7, 1 / 49, 1 / 343]
+    assert atomic["neighbours_together"].to_pylist() == pytest.approx(expected, rel=0.3)
     for level, factor in enumerate((4, 15, 40)):
         assert structured[level] > factor * atomic["random_together"][level].as_py()
 
 
 def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tuple[float, float]]:
-    """Neighbours with a common prefix, of added identities and had all been tokenized at once."""
+    """Return the shares of neighbours with a common prefix: of added identities, and if all are tokenized at once."""
     old = make_codes(vectors[:IDENTITIES], shape)
     extended = np.concatenate([old, extend(old, shape, vectors[:IDENTITIES], vectors[IDENTITIES:])])
     check_codes(extended, shape)
@@ -56,7 +56,7 @@ def added_and_tokenized_together(vectors: Vectors, shape: CodeShape) -> list[tup
     ]
 
 
-def test_added_identities_are_with_their_neighbours_far_more_often_than_chance_in_a_tree_that_is_nearly_full(
+def test_added_identities_share_prefixes_with_neighbours_far_above_chance_in_a_nearly_full_tree(
     vectors: Vectors,
 ) -> None:
     assert IDENTITIES / SHAPE.capacity(0) > 0.75
@@ -66,7 +66,7 @@ def test_added_identities_are_with_their_neighbours_far_more_often_than_chance_i
         assert added > factor * 7.0**-tokens
 
 
-def test_added_identities_are_with_their_neighbours_as_if_all_were_tokenized_at_once_in_a_tree_with_room(
+def test_added_identities_share_prefixes_as_if_all_were_tokenized_at_once_in_a_tree_with_room(
     vectors: Vectors,
 ) -> None:
     for added, together in added_and_tokenized_together(vectors, CodeShape(4, 9))[:2]:

@@ -1,4 +1,4 @@
-"""Who it is follows from the code: found on images never seen, by a model that is trained here for some minutes."""
+"""Codes identify enrolled identities on unseen images, with a model that is trained here for some minutes."""
 
 import json
 import os
@@ -17,21 +17,21 @@ from gif_core.synthetic import draw_face
 GIF = str(Path(sys.executable).with_name("gif"))
 SETTINGS = {"preset": "demo", "evaluation": {"systems": ["model"], "sets": [{"kind": "held_out"}]}}
 NEW_SAMPLE = 1000
-"""A number of a photograph that no dataset has."""
+"""A sample number that no dataset uses."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Path:
-    """A folder with the store of a run of the demo's size, and new photographs `split-identity.png`."""
+    """A folder with the store of a run of the demo's size, and unseen images `split-identity.png`."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "run.yaml").write_text(yaml.safe_dump(SETTINGS))
     gif(folder, "run", "--config", "run.yaml", PREFECT_API_URL=prefect_api)
     for split in ("identities", "held_out"):
-        for person in pq.read_table(next(folder.glob(f"store/ingestion/*/*/{split}.parquet"))).to_pylist()[:200]:
-            image = draw_face(0, int(person["label"].removeprefix("person-")), NEW_SAMPLE)
-            path = folder / f"{split}-{person['identity_id']}.png"
+        for identity in pq.read_table(next(folder.glob(f"store/ingestion/*/*/{split}.parquet"))).to_pylist()[:200]:
+            image = draw_face(0, int(identity["label"].removeprefix("person-")), NEW_SAMPLE)
+            path = folder / f"{split}-{identity['identity_id']}.png"
             cv2.imwrite(str(path), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     return folder
 
@@ -45,7 +45,7 @@ def gif(folder: Path, *arguments: str, **variables: str) -> str:
 
 
 def identify(work: Path, split: str, *options: str) -> list[tuple[int, dict[str, Any]]]:
-    """Who is on each image, and what the command says."""
+    """Return the true identity of each image and the answer of the command."""
     names = sorted(path.name for path in work.glob(f"{split}-*.png"))
     answers = map(json.loads, gif(work, "identify", *names, "--json", *options).splitlines())
     return [
@@ -54,7 +54,7 @@ def identify(work: Path, split: str, *options: str) -> list[tuple[int, dict[str,
 
 
 def share_right(answers: list[tuple[int, dict[str, Any]]], top: int) -> float:
-    hits = [person in [each["identity_id"] for each in said["candidates"][:top]] for person, said in answers]
+    hits = [truth in [each["identity_id"] for each in answer["candidates"][:top]] for truth, answer in answers]
     return sum(hits) / len(hits)
 
 
@@ -63,11 +63,11 @@ def test_enrolled_identities_are_found_on_new_images(work: Path) -> None:
     assert share_right(answers, top=1) > 0.85
     assert share_right(answers, top=5) > 0.95
     exhaustive = share_right(identify(work, "identities", "--by", "exhaustive"), top=1)
-    assert share_right(answers, top=1) > 0.98 * exhaustive, "the beam loses hardly anybody"
+    assert share_right(answers, top=1) > 0.98 * exhaustive, "the beam search loses hardly any identity"
 
 
 def test_unknown_identities_are_flagged_far_more_often_than_enrolled_identities(work: Path) -> None:
-    strangers = [said["known"] for _, said in identify(work, "held_out")]
-    assert sum(strangers) / len(strangers) < 0.1, "calibrated at 1 % on other images; with 48 of them chance has room"
-    enrolled = [said["known"] for _, said in identify(work, "identities")]
-    assert sum(enrolled) / len(enrolled) > 0.5, "most are known, by a small model that was trained for minutes"
+    unknown = [answer["known"] for _, answer in identify(work, "held_out")]
+    assert sum(unknown) / len(unknown) < 0.1, "calibrated at 1 % on other images; 48 images are few"
+    enrolled = [answer["known"] for _, answer in identify(work, "identities")]
+    assert sum(enrolled) / len(enrolled) > 0.5, "by a small model that was trained for minutes"

@@ -1,4 +1,4 @@
-"""Separation makes a narrow cone uniform, and keeps more of who is like whom than descent alone (Eq. 4 to 6)."""
+"""Separation makes a narrow cone uniform, and keeps more neighbourhood structure than descent alone (Eq. 4 to 6)."""
 
 from collections.abc import Iterator
 
@@ -52,18 +52,18 @@ def by_descent(start: Tensor) -> Run:
 
 
 @pytest.fixture(scope="module")
-def by_the_letter(start: Tensor) -> Run:
+def by_literal_recipe(start: Tensor) -> Run:
     return separated(start, SeparationConfig(recipe="literal", epochs=1000), seed=0)
 
 
 def test_the_default_reaches_the_uniform_limit_and_the_literal_recipe_does_not(
-    by_default: Run, by_the_letter: Run
+    by_default: Run, by_literal_recipe: Run
 ) -> None:
     assert by_default[1][0].gap > 2
     assert by_default[1][-1].gap <= GAP
     assert by_default[1][-1].epoch < 100
-    assert by_the_letter[1][-1].epoch == 1000
-    assert by_the_letter[1][-1].gap > 20 * GAP
+    assert by_literal_recipe[1][-1].epoch == 1000
+    assert by_literal_recipe[1][-1].gap > 20 * GAP
 
 
 def test_at_the_same_gap_the_default_keeps_twice_the_neighbours_of_descent_alone(
@@ -84,7 +84,7 @@ def test_the_default_needs_half_the_epochs_of_descent_alone(by_default: Run, by_
     assert by_default[1][-1].epoch <= by_descent[1][-1].epoch / 2
 
 
-def test_nobody_ends_as_close_as_the_closest_began(start: Tensor, by_default: Run) -> None:
+def test_the_minimum_distance_grows(start: Tensor, by_default: Run) -> None:
     before, after = separation_scores(start), separation_scores(by_default[0])
     assert after.min > 5 * before.min
     assert after.mean == pytest.approx(1, abs=0.01)

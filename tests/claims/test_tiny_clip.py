@@ -1,4 +1,4 @@
-"""tiny-clip is a CLIP: it answers in words, its vectors lie in a cone, and identities who are alike are neighbours."""
+"""tiny-clip behaves like CLIP: zero-shot attributes, vectors in a cone, similar identities as neighbours."""
 
 import numpy as np
 import pytest
@@ -21,10 +21,10 @@ def encoder() -> OpenClipEncoder:
 
 @pytest.fixture(scope="module")
 def vectors(encoder: OpenClipEncoder) -> NDArray[np.float32]:
-    """Identity vectors of identities it has never seen (Eq. 3)."""
+    """Identity vectors (Eq. 3) of identities outside its training."""
     means = []
-    for person in range(IDENTITIES):
-        images = np.stack([draw_face(TEST_SEED, person, sample) for sample in range(SAMPLES)])
+    for identity in range(IDENTITIES):
+        images = np.stack([draw_face(TEST_SEED, identity, sample) for sample in range(SAMPLES)])
         mean = encoder.encode(images).mean(dim=0)
         means.append((mean / mean.norm()).numpy())
     return np.stack(means)
@@ -49,7 +49,7 @@ def test_identity_vectors_lie_in_a_cone(vectors: NDArray[np.float32]) -> None:
 def test_nearest_identities_share_attributes_far_more_often_than_chance(
     vectors: NDArray[np.float32], attribute: str
 ) -> None:
-    words = np.array([describe(identity_attributes(TEST_SEED, person))[attribute] for person in range(IDENTITIES)])
+    words = np.array([describe(identity_attributes(TEST_SEED, identity))[attribute] for identity in range(IDENTITIES)])
     similarity = vectors @ vectors.T
     np.fill_diagonal(similarity, -1)
     nearest = np.argsort(-similarity, axis=1)[:, :5]

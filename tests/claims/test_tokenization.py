@@ -1,4 +1,4 @@
-"""The bound that makes codes unique costs hardly anything, and structured codes carry the neighbourhood."""
+"""The capacity bound that makes codes unique costs little, and structured codes keep neighbourhoods."""
 
 from functools import cache
 
@@ -48,7 +48,7 @@ def summed_cosine(vectors: Vectors, labels: npt.NDArray[np.int64]) -> float:
 
 
 def share_of_neighbours_with_prefix(codes: Codes, length: int) -> float:
-    """Over all identities's ten nearest."""
+    """Return the share of the ten nearest neighbours of all identities with the same first tokens."""
     cosine = identities() @ identities().T
     np.fill_diagonal(cosine, -1)
     near = np.argsort(-cosine, axis=1)[:, :10]
@@ -63,7 +63,7 @@ def test_plain_kmeans_breaks_the_bound() -> None:
 
 
 def test_the_bound_costs_less_than_half_a_percent_of_the_objective() -> None:
-    """At the first token, over several sets of identities: the local optima of k-means differ by more than that."""
+    """Summed over several sets of identities, because local optima of k-means differ by more than the bound costs."""
     capacity, sums = SHAPE.capacity(1), np.zeros(2)
     for seed in range(8):
         vectors = identities(seed)
