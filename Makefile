@@ -2,6 +2,7 @@
 # make up     a Prefect server, a worker, the deployments and an S3 server, until Ctrl-C
 # make test   format, lint, types, layers and tests; also: make test-slow, make coverage
 # make dist   a wheel and an sdist in dist/
+# make docs   the documentation, as pages that need no network: site/index.html
 #
 # All set up .venv first, and again only when pyproject.toml or constraints.txt has changed.
 # On a host with GPUs: make demo FAISS=gpu
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 
 TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo up test test-slow coverage check format dist clean
+.PHONY: demo up test test-slow coverage check format docs dist clean
 
 demo: .venv/ready-$(FAISS)
 	$(BIN)/gif demo
@@ -40,12 +41,16 @@ format: .venv/ready-$(FAISS)-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/ready-$(FAISS)-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 dist: .venv/ready-$(FAISS)-dev
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage build dist *.egg-info
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage build dist *.egg-info
 
 .venv/ready-$(FAISS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
