@@ -3,6 +3,8 @@
 Text and grid have no colours here: the page sets them for the reader's colour scheme.
 """
 
+# Shapes: N identities, L levels, B bins.
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple

@@ -1,5 +1,7 @@
 """Does the challenger replace the champion? The rule, and the comparison of both models on the same sets."""
 
+# Shapes: P pairs, Q probes in a gallery.
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

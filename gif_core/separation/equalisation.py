@@ -7,7 +7,7 @@ variance moves the same share of the way to the mean variance. This reaches the 
 of the cosines.
 """
 
-# Shapes: N vectors, D dimensions, M rows of a chunk, B rows of a sample.
+# Shapes: D dimensions, M rows of a chunk, B rows of a sample.
 
 from typing import Final
 

@@ -3,6 +3,8 @@
 python -m torch.distributed.run --nproc-per-node 2 -m gif_core.separation.worker job.json
 """
 
+# Shapes: M rows of a chunk, D dimensions.
+
 import json
 import logging
 import os

@@ -1,5 +1,7 @@
 """Section "Codes": the code tree with faces of its nodes, how full it is, and how much structure codes keep."""
 
+# Shapes: N faces.
+
 import base64
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Section "Faces": sample images of some identities, and how many images each identity has."""
 
+# Shapes: N identities, or faces of the shard.
+
 import base64
 from typing import Final
 

@@ -93,7 +93,7 @@ def test_what_numpy_1_wrote_is_read(tmp_path: Path) -> None:
 
 
 def test_what_the_writer_wrote_is_read(tmp_path: Path) -> None:
-    faces = [Face(person, image) for person, image in zip([3, 3, 1, 2], IMAGES, strict=True)]
+    faces = [Face(identity, image) for identity, image in zip([3, 3, 1, 2], IMAGES, strict=True)]
     list(write_pair_file(faces, Crowd([""] * 4, 4), tmp_path))
     assert read(tmp_path, (tmp_path / "pairs.bin").read_bytes()) == (IMAGES, SAME)
 

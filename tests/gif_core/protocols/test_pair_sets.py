@@ -33,7 +33,7 @@ def greys(pairs: PairSet) -> list[tuple[int, int, bool]]:
 
 
 def write_bin(folder: Path, greys: list[int], identities: list[int]) -> Path:
-    faces = [Face(person, png(grey)) for person, grey in zip(identities, greys, strict=True)]
+    faces = [Face(identity, png(grey)) for identity, grey in zip(identities, greys, strict=True)]
     list(write_pair_file(faces, Crowd([""] * 9, len(faces)), folder))
     return folder / "pairs.bin"
 

@@ -110,7 +110,7 @@ def test_the_runs_seed_is_one_setting_whatever_stages_draw_from_it(small_run: Ma
 
 
 def build_parameters(run: Any, dimension: int) -> int:
-    """Of a head that is really built, on code vectors of so many dimensions."""
+    """Count the parameters of a head that is built, on code vectors of `dimension` dimensions."""
     codes = run.inputs["tokenization"].manifest.metrics
     vectors, tokens = (codes["identities"], dimension), (codes["identities"], codes["length"])
     built = build_head(

@@ -96,7 +96,7 @@ def page(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 @pytest.fixture(scope="module")
 def page_without_scores(small_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Page:
-    folder = tmp_path_factory.mktemp("nobody")
+    folder = tmp_path_factory.mktemp("no_held_out")
     return Page(small_run(folder / "store", held_out=0, title=HOSTILE).report(folder / "report.html"))
 
 

@@ -1,4 +1,4 @@
-"""Metrics of weighted identities are the reported ones when all weigh the same, and chance is told from skill."""
+"""Metrics of weighted identities equal the reported ones for equal weights; intervals separate chance from skill."""
 
 from dataclasses import replace
 
@@ -119,14 +119,14 @@ def test_a_better_model_is_above_by_more_than_chance_and_the_other_way_round() -
 
 
 def test_equal_models_differ_by_chance_alone() -> None:
-    """Of twenty pairs of equally good models hardly one may be told apart at 95 %; here none to two."""
-    told = 0
+    """Of twenty pairs of equally good models, about one differs significantly at 95 %; at most two here."""
+    significant = 0
     for seed in range(20):
         low, high = interval_of_difference(
             accuracy_of(0.6, 2 * seed + 10), accuracy_of(0.6, 2 * seed + 11), IDENTITIES, **GIVEN
         )
-        told += low > 0 or high < 0
-    assert told <= 2
+        significant += low > 0 or high < 0
+    assert significant <= 2
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
