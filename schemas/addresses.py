@@ -9,14 +9,14 @@ CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*@")
 
 
 def check_address(address: str) -> str:
-    """Refuse an address with credentials in it; they would end up in logs and manifests."""
+    """Reject an address that contains credentials: they would end up in logs and manifests."""
     if CREDENTIALS.search(address):
-        raise ValueError("an address carries no credentials: give them in the environment")
+        raise ValueError("an address must not contain credentials: pass them in environment variables")
     return address
 
 
 def hide_credentials(text: str) -> str:
-    """The text without whatever stands between `://` and `@`."""
+    """Mask everything between `://` and `@` in a text."""
     return CREDENTIALS.sub("…@", text)
 
 

@@ -1,4 +1,4 @@
-"""What the artifact store writes down: references, manifests, tags and run records."""
+"""Records of the artifact store: references, manifests, checkpoints, tags and runs."""
 
 import hashlib
 import json
@@ -12,8 +12,9 @@ from schemas.stages import StageName
 
 KEY_PATTERN = r"^[0-9a-f]{64}$"
 PARTS_FILE = "parts.json"
-"""The file in which an artifact names the parts that it was made of."""
+"""Lists the parts from which an artifact was assembled."""
 NO_CONTENT = (".duckdb", PARTS_FILE)
+"""Endings of file names that do not count in an artifact's digest."""
 
 
 def _stay_inside(path: str) -> str:
@@ -26,7 +27,7 @@ FilePath = Annotated[str, Field(min_length=1), AfterValidator(_stay_inside)]
 
 
 class ArtifactRef(Stored):
-    """A small, serializable pointer to one artifact: what tasks hand to each other."""
+    """A small, serializable reference to one artifact. Tasks pass references, not data."""
 
     stage: StageName
     key: str = Field(pattern=KEY_PATTERN)
@@ -34,7 +35,7 @@ class ArtifactRef(Stored):
     """Folder of the artifact in its store."""
 
     def __str__(self) -> str:
-        """`stage/first twelve digits of the key`: how identities name it on the command line."""
+        """Short name, `stage/first twelve digits of the key`, as used on the command line."""
         return f"{self.stage}/{self.key[:12]}"
 
 
@@ -42,31 +43,32 @@ class StoredFile(Stored):
     """One file of an artifact."""
 
     name: FilePath
-    """How stages ask for it."""
+    """Name by which stages open the file (`schemas.files`)."""
     path: FilePath
-    """Where it lies below the artifact's folder."""
+    """Path below the artifact's folder; it starts with the attempt that wrote the file."""
     size: int = Field(ge=0)
+    """Bytes."""
     sha256: str = Field(pattern=KEY_PATTERN)
 
 
 class MadeFrom(Stored):
-    """An input of an artifact: which one, and what it held."""
+    """An input of an artifact: its key and the digest of its content."""
 
     key: str = Field(pattern=KEY_PATTERN)
     digest: str = Field(pattern=KEY_PATTERN)
 
 
 class Manifest(Stored):
-    """The commit point of an artifact: a folder without one does not exist for anybody."""
+    """The commit point of an artifact. A folder without a manifest is not an artifact."""
 
     stage: StageName
     key: str = Field(pattern=KEY_PATTERN)
     version: PositiveInt
     """Version of the stage's results (`schemas.stages.VERSIONS`)."""
     settings: dict[str, Any]
-    """Everything of the configuration that the key covers."""
+    """The settings that are part of the key."""
     inputs: dict[StageName, MadeFrom]
-    """The artifacts it was made from."""
+    """The input artifacts, by stage."""
     code_version: str
     files: tuple[StoredFile, ...]
     metrics: dict[str, float | int | str]
@@ -75,17 +77,17 @@ class Manifest(Stored):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
     @property
     def attempt(self) -> str | None:
-        """The attempt whose files these are; None when there are none."""
+        """The attempt that wrote the files; None for an artifact without files."""
         return self.files[0].path.split("/")[0] if self.files else None
 
     @property
     def images_per_second(self) -> float | None:
-        """How fast images went through the stage, if it counts them."""
+        """Throughput of the stage, if it counts images."""
         for name, seconds in (("images_per_second", 1.0), ("images", self.seconds)):
             if name in self.metrics and seconds:
                 return float(self.metrics[name]) / seconds
@@ -93,24 +95,24 @@ class Manifest(Stored):
 
     @property
     def digest(self) -> str:
-        """What the artifact holds.
+        """SHA-256 of the artifact's content.
 
-        DuckDB files do not count: each carries a random id of its own, and its rows are in a Parquet file beside it.
-        Nor does it count in what parts the work was done.
+        DuckDB files are left out: each contains a random id, and a Parquet file beside it holds the same rows.
+        The list of parts is left out too: how the work was divided is not content.
         """
         files = sorted((file.name, file.sha256) for file in self.files if not file.name.endswith(NO_CONTENT))
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 class CheckpointState(Stored):
-    """The commit point of a checkpoint: one without it does not exist for anybody."""
+    """The commit point of a checkpoint. A folder without it is not a checkpoint."""
 
-    model_config = ConfigDict(ser_json_inf_nan="constants")  # the metrics of a skipped step are not finite
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # metrics of a skipped step are not finite
 
     step: int = Field(ge=0)
     files: tuple[StoredFile, ...]
     values: dict[str, Any]
-    """What the computation keeps besides tensors."""
+    """State other than tensors."""
 
 
 class Tag(Stored):
@@ -122,22 +124,22 @@ class Tag(Stored):
 
 
 class StageRecord(Stored):
-    """What one run did about one stage."""
+    """One stage of a run: computed or reused, and its cost."""
 
     key: str = Field(pattern=KEY_PATTERN)
     action: Literal["computed", "reused"]
     seconds: float = Field(ge=0)
-    """By the clock, of this run: near nothing when it was reused."""
+    """Wall-clock time in this run; close to zero when the artifact was reused."""
     bytes: int | None = Field(default=None, ge=0)
-    """Of the artifact's files; None when it was reused."""
+    """Size of the artifact's files; None when it was reused."""
     peak_memory: int | None = Field(default=None, ge=0)
-    """Most bytes that the run's processes held together meanwhile; None where the system does not tell."""
+    """Peak resident memory of all processes of the run, in bytes; None where the system does not report it."""
     images_per_second: float | None = Field(default=None, ge=0)
-    """Images read, embedded or trained on in a second; None for stages without images, and when reused."""
+    """Images read, encoded or trained on per second; None for stages without images and for reused artifacts."""
 
 
 class RunRecord(Stored):
-    """One run of the pipeline: its configuration and the artifacts it made or reused."""
+    """One run of the pipeline: its configuration and the artifacts that it computed or reused."""
 
     run_id: str
     config: dict[str, Any]

@@ -1,15 +1,15 @@
-"""The base of every schema: frozen, and a misspelt field is an error."""
+"""Base classes of all schemas: settings reject unknown fields, stored records ignore them."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Stored(BaseModel):
-    """Immutable and written to a store: a reader of an older version passes over what it does not know."""
+    """An immutable record in a store. Unknown fields are ignored, so that older code reads newer records."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Frozen(BaseModel):
-    """Immutable, refuses unknown fields and non-finite numbers."""
+    """Immutable settings. Unknown fields and non-finite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

@@ -1,5 +1,5 @@
-"""The base of errors that the person at the terminal can mend."""
+"""The base class of errors that a user can fix."""
 
 
 class GifError(Exception):
-    """Something a person can put right; the message says what is wrong, where, and what to do."""
+    """An error that a user can fix. The message says what is wrong, where, and what to do."""

@@ -1,4 +1,4 @@
-"""Settings of evaluation: the sets on which a model is measured."""
+"""Settings of evaluation: the sets on which a model is evaluated."""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
@@ -14,21 +14,21 @@ System = Literal["raw_pixels", "encoder", "model"]
 
 class _Set(Frozen):
     label: SetLabel | None = None
-    """What results call the set; None: a name of its own."""
+    """Name of the set in results; null: a default that depends on the kind. Two sets need different names."""
 
     @property
     def title(self) -> str:
-        """What results call the set."""
+        """Name of the set in results."""
         return self.label or self.default_label
 
     @property
     def default_label(self) -> str:
-        """What results call a set that is given no label."""
+        """Name of a set without `label`."""
         raise NotImplementedError
 
 
 class HeldOutSet(_Set):
-    """Pairs drawn from the identities whom ingestion kept aside."""
+    """Pairs drawn from the held-out identities (`ingestion.held_out`)."""
 
     kind: Literal["held_out"] = "held_out"
 
@@ -39,10 +39,11 @@ class HeldOutSet(_Set):
 
 
 class PairFileSet(_Set):
-    """A verification file as insightface has them: LFW, CFP-FP, AgeDB, CALFW, CPLFW."""
+    """A verification file in insightface's `.bin` format: LFW, CFP-FP, AgeDB, CALFW, CPLFW."""
 
     kind: Literal["bin"] = "bin"
     path: Address
+    """The `.bin` file."""
 
     @property
     def default_label(self) -> str:
@@ -51,29 +52,33 @@ class PairFileSet(_Set):
 
 
 class LfwSet(_Set):
-    """Aligned images `Name/Name_0001.jpg` in a folder, and a `pairs.txt` that names pairs of them."""
+    """LFW's own format: images `Name/Name_0001.jpg` in a folder, and a `pairs.txt` that lists pairs of them."""
 
     kind: Literal["lfw"] = "lfw"
     folder: Address
+    """Folder of the images."""
     pairs: Address
-    """The file: folds and pairs of each kind in a fold on its first line, then `name n m` or `name n other m`."""
+    """The `pairs.txt`: the number of folds and of pairs of each kind per fold on the first line, then lines of
+    `name n m` (same identity) or `name n other m`."""
     landmarks: Address | None = None
-    """Lines of `Name/Name_0001.jpg x1 y1 … x5 y5`, by which images that are not aligned yet are."""
+    """Text file with lines of `Name/Name_0001.jpg x1 y1 … x5 y5`, by which images are aligned; null: the images are
+    aligned already."""
 
     @property
     def default_label(self) -> str:
-        """The set that has such files."""
+        """Always `LFW`."""
         return "LFW"
 
 
 class PairTableSet(_Set):
-    """A Parquet file with a pair in each row: `left`, `right`, and whether they are the `same` person."""
+    """A Parquet file with one pair per row: `left`, `right`, and `same`, whether both show one identity."""
 
     kind: Literal["parquet"] = "parquet"
     path: Address
+    """The Parquet file of pairs."""
     images: Address | None = None
-    """A Parquet file with a column `image`. With it `left` and `right` are numbers of its rows, from 0 on; without it
-    they are images themselves: bytes, or a struct with the field `bytes`."""
+    """Parquet file with a column `image`, into whose rows `left` and `right` point (from 0). null: `left` and `right`
+    hold the images themselves, as bytes or as a struct with the field `bytes`."""
 
     @property
     def default_label(self) -> str:
@@ -83,51 +88,57 @@ class PairTableSet(_Set):
 
 class _TemplateSet(_Set):
     flip: bool = True
-    """Add the features of the mirror image."""
+    """Add the feature of the mirrored image to the feature of the image."""
     detector_score: bool = True
-    """Weigh an image by its detector's score."""
+    """Weight each image of a template by its face detector's score."""
     norm: bool = True
-    """Weigh an image by the length of its feature; without it, all features are brought to one length first."""
+    """Weight each image of a template by its feature norm; false: normalise features to unit length first."""
 
 
 class IjbSet(_TemplateSet):
-    """IJB-B or IJB-C: a folder with `meta/` and `loose_crop/`."""
+    """IJB-B or IJB-C in insightface's layout: a folder with `meta/` and `loose_crop/`."""
 
     kind: Literal["ijb"] = "ijb"
     path: Address
+    """The folder."""
     name: Literal["IJB-B", "IJB-C"]
+    """Which of the two sets the folder holds."""
 
     @property
     def default_label(self) -> str:
-        """The set's own name."""
+        """`IJB-B` or `IJB-C`."""
         return self.name
 
 
 class SyntheticPairsSet(_Set):
-    """A small `.bin` of drawn identities who are in no other dataset."""
+    """A small generated `.bin` set of synthetic identities that occur in no synthetic source."""
 
     kind: Literal["synthetic_bin"] = "synthetic_bin"
     identities: int = Field(default=60, ge=2)
+    """Number of identities."""
     pairs: PositiveInt = 300
-    """Pairs of one person, and as many of two."""
+    """Number of genuine pairs, and of impostor pairs."""
     seed: int = Field(default=0, ge=0)
+    """Seed of the drawn faces and pairs; independent of the run's seed."""
 
     @property
     def default_label(self) -> str:
-        """Says what it is."""
+        """Always `synthetic-LFW`."""
         return "synthetic-LFW"
 
 
 class SyntheticIjbSet(_TemplateSet):
-    """A small tree like that of IJB-C, of drawn identities who are in no other dataset."""
+    """A small generated set in the layout of IJB-C, of synthetic identities that occur in no synthetic source."""
 
     kind: Literal["synthetic_ijb"] = "synthetic_ijb"
     identities: int = Field(default=40, ge=4)
+    """Number of identities."""
     seed: int = Field(default=0, ge=0)
+    """Seed of the drawn faces; independent of the run's seed."""
 
     @property
     def default_label(self) -> str:
-        """Says what it is."""
+        """Always `synthetic-IJB-C`."""
         return "synthetic-IJB-C"
 
 
@@ -140,38 +151,41 @@ EvaluationSet = Annotated[PairSettings | TemplateSettings, Field(discriminator="
 
 
 class IdentificationConfig(Frozen):
-    """How well the model finds enrolled identities by their codes, and knows who is not enrolled."""
+    """Identification by codes: finding enrolled identities, and rejecting identities that are not enrolled."""
 
     images: PositiveInt = 1000
-    """Of enrolled identities, and of identities who were held out; fewer when there are no more."""
+    """Probe images of enrolled identities, and as many of held-out identities; fewer if the faces have fewer."""
     beam: PositiveInt = 64
-    """Prefixes of codes that are followed at a time."""
+    """Width of the beam search: code prefixes kept at each token. Wider is slower and finds more."""
     fpir: float = Field(default=0.01, gt=0, lt=1)
-    """False positive identification rate, at which the threshold between known and unknown is set."""
+    """False positive identification rate at which the threshold between known and unknown is set."""
 
 
 class EvaluationConfig(Frozen):
     """Model + sets → scores."""
 
     sets: tuple[EvaluationSet, ...] = Field(default=(HeldOutSet(),), min_length=1)
+    """The sets, each with its own `kind`."""
     systems: tuple[System, ...] = Field(default=("raw_pixels", "encoder", "model"), min_length=1)
-    """Whose features verify pairs of images; templates are made of the model's alone."""
+    """Systems whose features verify image pairs; `raw_pixels` and `encoder` are baselines. Template sets are evaluated
+    with the model only."""
     pairs: PositiveInt = 3000
-    """Of held-out identities: pairs of one person, and as many of two; fewer when the faces do not give so many."""
+    """Genuine pairs drawn from held-out identities, and as many impostor pairs; fewer if the faces have fewer."""
     folds: int = Field(default=10, ge=2)
+    """Folds of the cross-validated accuracy of pair sets."""
     flip: bool = True
-    """In pairs of images and in identification, add the features of the mirror image."""
+    """Add the feature of the mirrored image in pair verification and identification."""
     identification: IdentificationConfig | None = IdentificationConfig()
-    """Of enrolled identities by their codes; null: none. Only models with the head `gif` know codes."""
+    """Settings of identification by codes; null: skip it. Only models with the head `gif` predict codes."""
     seed: int = Field(default=0, ge=0)
-    """Which pairs and images of held-out identities are drawn; independent of the run's seed."""
+    """Seed of the pairs and probe images drawn from held-out identities; independent of the run's seed."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> "EvaluationConfig":
         titles = [each.title for each in self.sets]
         twice = sorted({title for title in titles if titles.count(title) > 1})
         if twice:
-            raise ValueError(f"two sets are called {twice[0]!r}: give one of them a label of its own")
+            raise ValueError(f"two sets are called {twice[0]!r}: give one of them another label")
         if len(set(self.systems)) < len(self.systems):
-            raise ValueError(f"a system is there twice: {', '.join(self.systems)}")
+            raise ValueError(f"a system is listed twice: {', '.join(self.systems)}")
         return self

@@ -1,4 +1,4 @@
-"""How a run is executed. Nothing here changes a result, so nothing here is part of an artifact's key."""
+"""How a run is executed. No setting here changes a result, so none is part of an artifact's key."""
 
 import os
 from pathlib import Path
@@ -11,53 +11,57 @@ from schemas.stages import StageName
 
 
 class ExecutionConfig(Frozen):
-    """Device and degree of parallelism."""
+    """Device, parallelism, checkpoints, retries and time limits."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """`auto`: a GPU if there is one."""
+    """Where networks and matrices are computed. `auto`: a GPU if there is one, else the CPU."""
     workers: PositiveInt = Field(default_factory=lambda: os.cpu_count() or 1)
-    """Threads that read, draw, decode and, on a CPU, encode images; processes on one machine share them."""
+    """Threads that read, draw and decode images and, on a CPU, run the encoder; the processes of one machine share
+    them. Default: the number of CPU cores."""
     encode_batch: PositiveInt = 256
-    """Faces that an encoder or a backbone embeds at a time; what fits the device's memory."""
+    """Images per batch of an encoder, and of a backbone outside training. Lower it when device memory runs out."""
     runner: Literal["auto", "threads", "processes", "ray", "dask"] = "auto"
-    """What embeds the parts of a dataset. `auto`: processes when there are several GPUs, else threads. `ray` and
-    `dask` need the extra of that name."""
+    """What runs the parts of embedding. `auto`: processes when there are several GPUs, else threads. `ray` and `dask`
+    need the extra of that name."""
     runner_address: str | None = None
-    """A Ray or Dask cluster that runs already; None starts one on this machine for as long as it is needed. On such a
-    cluster `workers` are the threads of one part, and with `device: cuda` Ray gives each part a GPU of its own."""
+    """Address of a running Ray or Dask cluster; null: start one on this machine for the duration of the stage. On such
+    a cluster `workers` counts the threads of one part, and with `device: cuda` Ray assigns each part its own GPU."""
     parts_at_once: PositiveInt | None = None
-    """Parts embedded at the same time. None: one for each GPU; without GPUs one part that all workers share, or, in
-    processes, one for each worker."""
+    """Parts of embedding that run concurrently. null: one per GPU; without GPUs one part that uses all workers, or
+    with processes one per worker."""
     part_megabytes: PositiveInt = 32
-    """Size of a part: what a killed run has to do again at most, and what one task of Prefect does."""
+    """Size of one part of embedding in megabytes of images: the unit of one Prefect task, and the most work that a
+    killed run loses."""
     processes: PositiveInt | None = None
-    """Processes under torchrun that share separation and training on a machine. None: one for each GPU; without GPUs
-    the run itself does it."""
+    """Processes per machine that torchrun starts for separation and training. null: one per GPU; without GPUs the run's
+    own process does the work."""
     nodes: str = Field(default="1", pattern=r"^[1-9][0-9]*(:[1-9][0-9]*)?$")
-    """Machines that train together, `4`, or at least two and at most four of them, `2:4`. The same run is started on
-    each, and its store is one that all reach."""
+    """Number of machines that train together, such as `4`, or a range such as `2:4`. Start the same run on each, with
+    a store that all of them reach."""
     rendezvous: str | None = None
-    """`host:port` of the machine at which the others meet it, when there are several."""
+    """`host:port` of the machine at which the others meet; needed when `nodes` is above 1."""
     restarts: NonNegativeInt = 3
-    """Times that torchrun starts its processes again when one of them fails, or when another machine leaves; they go on
-    from the last checkpoint."""
+    """How often torchrun restarts its processes after one fails or a machine leaves; they resume from the last
+    checkpoint."""
     checkpoint_seconds: NonNegativeFloat = 600.0
-    """Longest time between two checkpoints of training."""
+    """Longest time between two training checkpoints, in seconds."""
     checkpoint_steps: PositiveInt | None = None
-    """Most steps between two checkpoints of training; null: only time counts."""
+    """Most steps between two training checkpoints; null: no limit besides `checkpoint_seconds`."""
     checkpoints_kept: PositiveInt = 2
+    """Training checkpoints that are kept; older ones are deleted."""
     compile: bool = False
-    """Let torch.compile make the backbone faster; the first step takes minutes, and rounding and what a ViT leaves out
-    at random are the compiler's."""
+    """Compile the backbone with torch.compile. The first step takes minutes; rounding and the random masking of ViTs
+    then differ from uncompiled training."""
     gradient_checkpointing: bool = False
-    """Compute activations again in the backward pass rather than keep them: less memory, more time."""
+    """Recompute activations in the backward pass instead of keeping them: less memory, about a third more time."""
     retries: NonNegativeInt = 3
-    """Times that a stage is tried again when a disk, a network or a server was away; bad input is told at once."""
+    """How often a stage is retried after a failure of a disk, a network or a server. Bad input fails at once."""
     retry_seconds: PositiveFloat = 10.0
-    """Pause before the first of them; each further pause is twice as long."""
+    """Pause before the first retry in seconds; it doubles with every further one."""
     timeouts: dict[StageName, PositiveFloat] = Field(default_factory=dict)
-    """Seconds after which a stage is stopped and its run fails, `{training: 86400}`; others have all the time."""
+    """Time limits by stage in seconds, such as `{training: 86400}`; a stage that exceeds its limit fails the run.
+    Stages that are not listed have no limit."""
     tensorboard: Path | None = None
-    """Folder to which training writes events that TensorBoard shows live, one below it for each model."""
+    """Folder for live TensorBoard events of training, one sub-folder per model; null: none."""
     wandb: str | None = None
-    """Project of Weights & Biases to log training to; its package must be installed."""
+    """Weights & Biases project to which training is logged; null: none. Needs the `wandb` package."""

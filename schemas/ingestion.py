@@ -1,4 +1,4 @@
-"""Settings of ingestion: where the faces come from, which are refused, and who is kept aside."""
+"""Settings of ingestion: the sources, the checks of images, and the held-out identities."""
 
 from typing import Annotated, Literal
 
@@ -8,20 +8,21 @@ from schemas.addresses import Address
 from schemas.base import Frozen
 
 MOST_DRAWN = 10**6
-"""Identities of a synthetic source; those with higher numbers are kept for evaluation sets."""
+"""Most identities of a synthetic source; higher identity numbers are reserved for synthetic evaluation sets."""
 
 
 class SyntheticSource(Frozen):
-    """Faces that the project draws itself."""
+    """Generated faces, for tests and demonstrations."""
 
     kind: Literal["synthetic"] = "synthetic"
     identities: int = Field(default=500, ge=1, le=MOST_DRAWN)
+    """Number of identities."""
     smallest: PositiveInt = 6
-    """Samples of the rarest identity."""
+    """Images of the rarest identity."""
     largest: PositiveInt = 40
-    """Samples of the most frequent identity; the numbers between are long-tailed."""
+    """Images of the most frequent identity; the counts in between follow a long-tailed distribution."""
     seed: int = Field(default=0, ge=0)
-    """The identities drawn; independent of the run's seed."""
+    """Seed of the drawn identities; independent of the run's seed."""
 
     @model_validator(mode="after")
     def _check_range(self) -> "SyntheticSource":
@@ -31,13 +32,14 @@ class SyntheticSource(Frozen):
 
 
 class FolderSource(Frozen):
-    """A folder with one sub-folder of images per identity, local or any fsspec URL."""
+    """A folder with one sub-folder of images per identity, local or at any fsspec URL."""
 
     kind: Literal["folder"] = "folder"
     path: Address
+    """The folder."""
     landmarks: Address | None = None
-    """A text file with lines of `label/image.jpg x1 y1 … x5 y5`: eyes, nose and mouth corners, by which the images
-    are aligned. Without it they are taken as aligned already."""
+    """Text file with lines of `label/image.jpg x1 y1 … x5 y5` (eyes, nose, mouth corners), by which images are
+    aligned; null: the images are aligned already."""
 
 
 class RecordIOSource(Frozen):
@@ -45,26 +47,29 @@ class RecordIOSource(Frozen):
 
     kind: Literal["recordio"] = "recordio"
     path: Address
+    """The file, folder or pattern."""
 
 
 class WebDatasetSource(Frozen):
-    """Tar files of `key.jpg` with `key.cls` or `key.json`, or of folders per identity: one, a folder or a pattern."""
+    """Tar files of `key.jpg` with `key.cls` or `key.json`, or with one folder per identity."""
 
     kind: Literal["webdataset"] = "webdataset"
     path: Address
+    """A tar file, a folder of them, or a pattern."""
     label: str = "label"
-    """The field of `key.json` that names the person; then comes `key.cls`, then the member's folder."""
+    """Field of `key.json` that holds the identity's label; without it `key.cls` is used, then the member's folder."""
 
 
 class TableSource(Frozen):
-    """Parquet or Arrow files with a column of images, as Hugging Face writes them: one, a folder or a pattern."""
+    """Parquet or Arrow files with a column of images, as Hugging Face datasets have them."""
 
     kind: Literal["parquet", "arrow"] = "parquet"
     path: Address
+    """A file, a folder of them, or a pattern."""
     image: str = "image"
     """Column of images: bytes, or a struct of `bytes` and `path`."""
     label: str = "label"
-    """Column that names the person: numbers or text."""
+    """Column of the identities' labels: numbers or text."""
 
 
 SOURCE_KINDS = ("synthetic", "folder", "recordio", "webdataset", "parquet", "arrow")
@@ -75,23 +80,24 @@ Source = Annotated[
 
 
 class IngestionConfig(Frozen):
-    """Sources → Arrow shards of faces."""
+    """Sources → Arrow shards of checked, aligned faces."""
 
     sources: tuple[Source, ...] = Field(default=(SyntheticSource(),), min_length=1)
+    """The datasets to read, each with its own `kind`. The same label in two sources is two identities."""
     held_out: float = Field(default=0.0, ge=0, lt=1)
-    """Share of identities kept aside for verification: never embedded, coded or trained on."""
+    """Share of identities held out for evaluation: they are never encoded, given codes or trained on."""
     min_samples: PositiveInt = 1
     """Identities with fewer images are left out."""
     smallest_side: PositiveInt = 16
-    """Images narrower or lower than this many pixels go to the quarantine."""
+    """Images whose width or height is below this many pixels are quarantined."""
     largest_side: PositiveInt = 4096
-    """Images that declare more than this many pixels a side go to the quarantine."""
+    """Images whose header declares a width or height above this many pixels are quarantined."""
     decode_all: bool = False
-    """Decode every image once. Without it a usual JPEG is checked by its structure, which is far faster and finds
-    all that a decoder would refuse."""
+    """Decode every image during ingestion. By default a regular JPEG is checked by its structure only, which is much
+    faster and finds everything that a decoder would reject."""
     max_bad_fraction: float = Field(default=0.01, ge=0, le=1)
-    """Stop when more than this share of the images is bad."""
+    """Fail when more than this share of the images is bad. Raise it for datasets known to be damaged."""
     incremental: bool = True
-    """When the sources have only grown since faces were ingested with these settings, read only what is new."""
+    """When the sources have only grown since an earlier ingestion with the same settings, read only the new images."""
     shard_bytes: int = Field(default=256 * 2**20, ge=2**16, le=2**30)
-    """Image bytes in one Arrow file."""
+    """Image bytes per Arrow file."""

@@ -1,4 +1,4 @@
-"""From what a person gives (a preset, a file, a table, `--set`) to a checked `RunConfig`."""
+"""Build a checked `RunConfig` from a preset, a YAML file or a dictionary, and from `--set` overrides."""
 
 import difflib
 from pathlib import Path
@@ -19,11 +19,11 @@ KINDS = {*SOURCE_KINDS, *SET_KINDS}
 
 
 class ConfigError(GifError, ValueError):
-    """The configuration is wrong; the message names the field, the value and what is allowed."""
+    """The configuration is invalid. The message names the field, the value and what is allowed."""
 
 
 def load_config(source: ConfigSource = "demo", overrides: list[str] | None = None) -> RunConfig:
-    """Read a preset's name, a YAML file's path or an inline table, and apply `stage.field=value` on top."""
+    """Load a preset by name, a YAML file by path, or a dictionary, and apply overrides `stage.field=value`."""
     table = _read_table(source)
     try:
         for override in overrides or []:
@@ -68,7 +68,7 @@ def _parse_override(override: str, current: RunConfig) -> dict[str, Any]:
 
 
 def _nest(path: list[str], value: Any, current: Any) -> Any:
-    """The smallest table that changes the setting at `path`; a list is given whole, with one item changed."""
+    """The smallest table that changes the setting at `path`; lists are repeated whole with one item changed."""
     if not path:
         return value
     name, *rest = path
@@ -84,7 +84,7 @@ def _nest(path: list[str], value: Any, current: Any) -> Any:
 
 
 def explain(error: ValidationError) -> str:
-    """One line for each fault: the field, the value given, and what is allowed."""
+    """One line per error: the field, the given value, and what is allowed."""
     details = error.errors()
     places = [detail["loc"] for detail in details]
     innermost = [d for d in details if not any(_is_inside(place, d["loc"]) for place in places)]
@@ -110,13 +110,13 @@ def _explain_one(detail: Any) -> str:
 
 
 def _without_kinds(place: tuple[Any, ...]) -> list[Any]:
-    """Where a setting is, without the kind that pydantic adds behind the position in a list."""
+    """The path of a setting, without the kind that pydantic inserts after the position in a list."""
     before = (None, *place)
     return [part for last, part in zip(before, place, strict=False) if not (isinstance(last, int) and part in KINDS)]
 
 
 def _fields_at(path: list[str]) -> list[str]:
-    """Names of the settings in the table at `path`, read off the JSON schema."""
+    """Names of the settings in the table at `path`, from the JSON schema."""
     schema = RunConfig.model_json_schema()
     tables = [schema]
     for part in path:

@@ -1,11 +1,12 @@
-"""Settings of reporting: one self-contained HTML page."""
+"""Settings of reporting: a self-contained HTML page."""
 
 from schemas.base import Frozen
 
 
 class ReportingConfig(Frozen):
-    """All artifacts of a run → a report."""
+    """All artifacts of a run → an HTML report."""
 
     title: str = "GIF run"
+    """Title of the page."""
     compare: bool = True
-    """Show other runs of the store beside this one: those of the same faces with the same evaluation."""
+    """Compare this run with the other runs in the store that have the same faces and evaluation settings."""

@@ -1,4 +1,4 @@
-"""Retraining: the policy for challengers, and champion decisions as they are stored."""
+"""Retraining: the policy for challengers, and the stored decisions about champions."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -17,51 +17,56 @@ TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$")]
 
 
 class CodesPolicy(Frozen):
-    """When the champion's codes are extended, and when codes are rebuilt."""
+    """When the champion's codes are extended, and when codes are rebuilt from scratch."""
 
     prefer: Literal["extend", "rebuild"] = "extend"
-    """`extend`: known identities keep their codes and new ones get free codes, unless one of the next two applies."""
+    """`extend`: identities keep their codes and new ones get unused codes, as long as `fullest` and
+    `least_separation` allow it. `rebuild`: compute all codes from scratch every time."""
     fullest: float = Field(default=0.95, gt=0, le=1)
-    """Codes are rebuilt when more than this share of all codes would be used."""
+    """Rebuild the codes when more than this share of the code tree would be occupied."""
     least_separation: float = Field(default=0.5, ge=0, le=1)
-    """Codes are rebuilt when the minimum distance between two code vectors would fall below this share of its value
-    when codes were last rebuilt."""
+    """Rebuild the codes when the smallest distance between two code vectors would fall below this share of its value
+    after the last rebuild."""
 
 
 class TrainingPolicy(Frozen):
     """How a challenger is trained."""
 
     fine_tune: Literal["extended", "always", "never"] = "extended"
-    """When training starts from the champion's weights: if its codes were extended, always, or never (from scratch).
-    Token heads are reused only with extended codes."""
+    """When training starts from the champion's weights: if its codes were extended, `always`, or `never` (train from
+    scratch). The token heads carry over only when the codes were extended."""
     epochs_share: float = Field(default=0.25, gt=0, le=1)
-    """Share of the configured epochs and warm-up steps when it is fine-tuned; at least one epoch."""
+    """Share of the configured epochs and warm-up steps used for fine-tuning; at least one epoch."""
     learning_rate_share: PositiveFloat = 0.1
-    """Share of the configured learning rate when it is fine-tuned."""
+    """Factor on the configured learning rate for fine-tuning."""
 
 
 class PromotionPolicy(Frozen):
-    """The rule: no metric is lower than the champion's by more than chance explains, and at least one is higher."""
+    """When a challenger is promoted: at least one metric significantly better, and none significantly worse."""
 
     metrics: tuple[MetricName, ...] = Field(
         default=("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1"), min_length=1
     )
-    """Compared on every set that has them and is large enough."""
+    """Metrics that are compared, on every set that has them and is large enough to measure them."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Share of the resampled differences that the interval of a metric covers."""
+    """Confidence level of the bootstrap interval of each difference."""
     replicas: int = Field(default=1000, ge=100)
-    """Number of bootstrap replicas."""
+    """Bootstrap resamples of the identities."""
     seed: int = Field(default=0, ge=0)
+    """Seed of the resampling."""
 
 
 class RetrainingPolicy(Frozen):
-    """What a retraining does when the sources have changed."""
+    """What `gif retrain` does when the sources have new data."""
 
     tag: TagName = CHAMPION
-    """Tag of the model in use; a store may hold several lines of champions, each with its own tag."""
+    """Tag of the model in use; a store can hold several lines of champions, each under its own tag."""
     codes: CodesPolicy = CodesPolicy()
+    """When codes are extended or rebuilt."""
     training: TrainingPolicy = TrainingPolicy()
+    """How challengers are trained."""
     promotion: PromotionPolicy = PromotionPolicy()
+    """When a challenger is promoted."""
 
 
 class Compared(Stored):
@@ -74,49 +79,49 @@ class Compared(Stored):
     low: float
     """Lower end of the bootstrap interval of the difference, challenger minus champion."""
     high: float
-    """Upper end of that interval."""
+    """Upper end of the interval."""
 
     @property
     def verdict(self) -> Literal["better", "equal", "worse"]:
-        """Return `equal` if the interval of the difference contains zero."""
+        """`equal`: the interval of the difference contains zero."""
         if self.low > 0:
             return "better"
         return "worse" if self.high < 0 else "equal"
 
 
 class CodesChoice(Stored):
-    """Whether the codes were extended or rebuilt, and the metrics that decided it."""
+    """Whether the codes were extended or rebuilt, and the numbers behind the choice."""
 
     action: Literal["extend", "rebuild"]
     because: str
     identities: int = Field(ge=0)
     new_identities: int | None = None
-    """Null when the identities do not begin with those of the champion."""
+    """None when the identities are not a superset of the champion's."""
     occupancy: float | None = None
-    """Share of the champion's codes that all identities together would use."""
+    """Share of the champion's code tree that would be occupied."""
     separation: float | None = None
-    """Minimum distance between two code vectors, including the new identities."""
+    """Smallest distance between two code vectors, new identities included."""
     separation_before: float | None = None
-    """The same when codes were last rebuilt."""
+    """Smallest distance after the last rebuild."""
 
 
 class Decision(Stored):
-    """One entry in the history of a tag: created once, never changed; the last entry determines the tag."""
+    """One entry of a tag's history. It is written once and never changed; the tag follows the last entry."""
 
     number: PositiveInt
     tag: TagName
     kind: Literal["first", "promoted", "kept", "by_hand", "rolled_back"]
     champion: Key
-    """The model in use after the decision."""
+    """The model in use from now on."""
     before: Key | None = None
-    """The model in use before it."""
+    """The model in use until now."""
     challenger: Key | None = None
     because: str
     made_at: datetime
     ingestion: Key | None = None
-    """The ingestion that caused the retraining."""
+    """The ingestion that the decision is about."""
     evaluation: Key | None = None
-    """Scores of the model in use after the decision."""
+    """Scores of the model in use from now on."""
     evaluations: dict[Literal["champion", "challenger"], Key] = Field(default_factory=dict)
     """The scores that were compared."""
     run_id: str | None = None
@@ -127,7 +132,7 @@ class Decision(Stored):
 
 
 class RetrainingResult(Stored):
-    """The outcome of `retrain`."""
+    """The outcome of one `gif retrain`."""
 
     outcome: Literal["nothing_new", "first", "promoted", "kept"]
     message: str

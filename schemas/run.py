@@ -1,4 +1,4 @@
-"""`RunConfig`: everything that one run of the pipeline may be told."""
+"""`RunConfig`: all settings of one run of the pipeline."""
 
 import os
 from typing import Any, Final
@@ -19,34 +19,44 @@ from schemas.tokenization import TokenizationConfig
 from schemas.training import TrainingConfig
 
 LINKS: Final = ("extends", "start_from")
-"""Settings that name an artifact of an earlier run; where there is none, a key is as if nobody knew of them."""
+"""Settings that name an artifact of an earlier run."""
 OPTIONAL: Final = (*LINKS, "dimension")
-"""Settings that are in no key unless they are given: artifacts of before they were there stay in use."""
+"""Settings that are part of a key only when they are set."""
 WATCHING: Final = {"max_skipped", "val_pairs"}
-"""Settings that no weight depends on: they are in no key, and a training goes on when they change."""
+"""Settings on which no weight depends: they are in no key, so a training resumes when they change."""
 
 
 def default_store() -> str:
-    """The store of runs that name none: `$GIF_STORE`, else the folder `artifacts`."""
+    """The store when none is configured: `$GIF_STORE`, else the folder `artifacts`."""
     return os.environ.get("GIF_STORE", "artifacts")
 
 
 class RunConfig(Frozen):
-    """One model per stage, the seed, the store, and how to execute."""
+    """Settings of every stage, the seed, the store, and how to execute the run."""
 
     preset: PresetName | None = None
-    """Settings to start from; whatever else is given here goes on top."""
+    """Preset to start from; all other settings override it."""
     seed: int = Field(default=0, ge=0)
+    """Seed of separation, tokenization and training. Datasets and evaluation sets have their own seeds, so that runs
+    with different seeds are compared on the same data."""
     store: Address = Field(default_factory=default_store, validate_default=True)
-    """Folder or URL (`s3://bucket/prefix`) of the artifact store."""
+    """Folder or URL (`s3://bucket/prefix`) of the artifact store. Default: `$GIF_STORE`, else `artifacts`."""
     execution: ExecutionConfig = ExecutionConfig()
+    """Device, parallelism, checkpoints, retries and time limits; no effect on results."""
     ingestion: IngestionConfig = IngestionConfig()
+    """Sources → faces."""
     embedding: EmbeddingConfig = EmbeddingConfig()
+    """Faces → identity vectors."""
     separation: SeparationConfig = SeparationConfig()
+    """Identity vectors → code vectors."""
     tokenization: TokenizationConfig = TokenizationConfig()
+    """Code vectors → identity codes."""
     training: TrainingConfig = TrainingConfig()
+    """Faces, codes and code vectors → a model."""
     evaluation: EvaluationConfig = EvaluationConfig()
+    """Model and evaluation sets → scores."""
     reporting: ReportingConfig = ReportingConfig()
+    """All artifacts → an HTML report."""
 
     @model_validator(mode="before")
     @classmethod
@@ -56,7 +66,7 @@ class RunConfig(Frozen):
         return data
 
     def settings(self, stage: StageName) -> dict[str, Any]:
-        """What an artifact of `stage` depends on besides its inputs: the configured part of its key."""
+        """The settings that are part of the key of `stage`: what its artifact depends on besides its inputs."""
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json", exclude=WATCHING)
         settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
         return settings | {"seed": self.seed} if stage in SEEDED else settings

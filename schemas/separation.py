@@ -1,4 +1,4 @@
-"""Settings of separation: how code vectors are spread over the sphere (Eq. 4 to 6)."""
+"""Settings of separation: spreading code vectors over the unit sphere (Eq. 4 to 6)."""
 
 from typing import Literal
 
@@ -12,45 +12,48 @@ class SeparationConfig(Frozen):
     """Identity vectors → code vectors."""
 
     recipe: Literal["per_vector", "literal"] = "per_vector"
-    """`per_vector`: the step of a code vector does not depend on the batch size and reaches uniformity;
-    `literal`: Eq. 6 as printed, whose steps shrink with the batch, without `start_gap` and `pull`."""
+    """`per_vector`: the step of a code vector does not depend on the batch size, and the descent reaches uniformity.
+    `literal`: Eq. 6 as printed, whose steps shrink with the batch size; it ignores `start_gap` and `pull`."""
     temperature: PositiveFloat = 2.0
-    """t of the Gaussian potential."""
+    """Temperature t of the Gaussian potential (Eq. 4)."""
     start_gap: float | None = Field(default=0.1, gt=0)
-    """Before the descent the common mean is removed and the spectrum made as much flatter as brings the loss this
-    close to its uniform limit; null: the descent starts from the vectors as they are."""
+    """Before the descent, remove the common mean and flatten the spectrum until the loss is within this gap of its
+    uniform limit; null: start from the identity vectors unchanged."""
     pull: NonNegativeFloat = 0.3
-    """How strongly a vector is drawn to the 10 that were nearest to it at the start; it halves every 10 epochs, so
-    that any gap is reached in the end. 0: not at all."""
+    """Strength of the attraction of each vector to its 10 nearest neighbours at the start. It halves every 10 epochs,
+    so any target gap is reached eventually. 0: no attraction."""
     learning_rate: PositiveFloat = 0.1
+    """Step size of the descent (Eq. 6)."""
     epochs: NonNegativeInt = 1000
-    """At the most; `target_gap` and `least_kept` may end it earlier. What `start_gap` does counts as the first. 0: the
-    identity vectors as the encoder gives them."""
+    """Most epochs; `target_gap` and `least_kept` may stop earlier. The transformation of `start_gap` counts as the
+    first epoch. 0: use the encoder's identity vectors as code vectors."""
     batch_size: PositiveInt = 2048
+    """Code vectors per step, over all processes."""
     target_gap: float | None = Field(default=0.01, gt=0)
-    """Stop when the loss is this close to its uniform limit; null: run all epochs."""
+    """Stop when the loss is within this gap of its uniform limit; null: run all epochs."""
     least_kept: float | None = Field(default=None, gt=0, lt=1)
-    """Stop before less than this share of the 10 nearest neighbours is kept; null: whatever it costs."""
+    """Stop before the share of the 10 nearest neighbours that are preserved falls below this; null: no such limit."""
     dimension: PositiveInt | None = None
-    """Dimensions of the code vectors, and so of the network's features: identity vectors are first brought into the
-    subspace of so many that keeps the most of them; null: as many as the encoder's vectors have."""
+    """Dimensions of the code vectors, and so of the model's features. Identity vectors are first projected onto their
+    leading principal directions; null: the dimensions of the encoder."""
     extends: str | None = Field(default=None, pattern=KEY_PATTERN)
-    """Key of a separation whose code vectors stay as they are: those of the first identities; the others are
-    placed among them; null: all identities moves."""
+    """Key of a separation to extend: its code vectors, those of the first identities, stay fixed and the others are
+    placed among them; null: all code vectors move."""
 
 
 class SeparationJob(Frozen):
-    """What a process that separates vectors is told; files are shared by all processes of the job."""
+    """Input of one separation process; all processes of the job share the files."""
 
     config: SeparationConfig
     seed: int
     device: str
     vectors: str
-    """Safetensors file with the identity vectors, `vectors`."""
+    """Safetensors file with the identity vectors as `vectors`."""
     result: str
-    """Safetensors file to fill, `code_vectors`; it is there already, and of the same shape."""
+    """Existing safetensors file of the same shape, to be filled with `code_vectors`."""
     checkpoints: str
-    """Folder of the run's state."""
+    """Folder of the checkpoints."""
     fixed: NonNegativeInt = 0
-    """Rows, from the first on, that stay where they are."""
+    """Number of leading rows that stay fixed."""
     checkpoint_seconds: NonNegativeFloat = 60.0
+    """Time between two checkpoints, in seconds."""

@@ -1,4 +1,4 @@
-"""The seven stages: their order, what each reads, and the version of what each writes."""
+"""The seven stages: their order, their inputs, and the versions of their results."""
 
 from typing import Final, Literal, get_args
 
@@ -25,8 +25,8 @@ VERSIONS: Final[dict[StageName, int]] = {
     "evaluation": 6,
     "reporting": 6,
 }
-"""Part of every artifact's key: raise a stage's number when its code gives other results or files."""
+"""Part of every artifact's key: increment a stage's version when its code produces different results or files."""
 
 SEEDED: Final[frozenset[StageName]] = frozenset({"separation", "tokenization", "training"})
-"""The stages that draw random numbers from the run's seed. A dataset or a set of pairs has a seed of its
-own, so that three training seeds are compared on the same data."""
+"""The stages that use the run's seed. Datasets and evaluation sets have their own seeds, so that runs with different
+seeds are compared on the same data."""

@@ -1,4 +1,4 @@
-"""Settings of tokenization: the shape of the identity codes and how they are made."""
+"""Settings of tokenization: the shape of the identity codes and how they are computed (Algorithm 1)."""
 
 from typing import Literal, Self
 
@@ -9,28 +9,30 @@ from schemas.base import Frozen
 
 
 class TokenizationConfig(Frozen):
-    """Code vectors → identity codes of l tokens in [0, v-1]."""
+    """Code vectors → identity codes of l tokens with values in [0, v-1]."""
 
     mode: Literal["structured", "atomic", "scalar"] = "structured"
-    """`structured`: the path through a tree of clusters; `atomic`: a random choice of all v^l codes; `scalar`: one
-    token with a value for each identity, as classifiers have it."""
+    """`structured`: a code is a path through a tree of clusters. `atomic`: random distinct codes out of all v^l.
+    `scalar`: one token with one value per identity, as in a classifier."""
     alignment: Literal["aligned", "none"] = "aligned"
-    """`aligned`: a token's value means a similar direction below every parent; `none`: the paper's arbitrary order.
-    Of structured codes alone."""
+    """`aligned`: order the children of every node so that a token's value means a similar direction everywhere.
+    `none`: the paper's arbitrary order. Applies to structured codes only."""
     length: PositiveInt | None = None
-    """l; null: the smallest length whose range v is at most `max_vocab_size`."""
+    """Code length l; null: the smallest length whose vocab size v is at most `max_vocab_size`."""
     max_vocab_size: int = Field(default=20, ge=2)
-    """v is then above 4 too, as the paper wants it, for any number of identities above 20."""
+    """Largest vocab size v when `length` is null. With the default and more than 20 identities v is also above 4, as
+    the paper recommends."""
     iterations: PositiveInt = 20
-    """Rounds of k-means at each node of the tree."""
+    """Iterations of k-means at each node of the tree."""
     points_per_centroid: int = Field(default=2048, ge=2)
-    """A node's centroids come of at most v times as many of its identities, chosen by the seed."""
+    """Centroids of a node are computed from a random sample of at most v times this many identities; larger nodes are
+    subsampled."""
     extends: str | None = Field(default=None, pattern=KEY_PATTERN)
-    """Key of a code table that is kept: its identities come first, the others get free codes of its tree near their
-    neighbours; null: all identities gets a new code."""
+    """Key of a code table to extend: its identities, which come first, keep their codes, and the others get unused
+    codes of its tree near their neighbours; null: compute all codes from scratch."""
 
     @model_validator(mode="after")
     def _scalar_codes_are_one_token(self) -> Self:
         if self.mode == "scalar" and self.length not in (None, 1):
-            raise ValueError(f"a scalar code has one token: leave out length={self.length}, or choose another mode")
+            raise ValueError(f"a scalar code has one token: remove length={self.length}, or choose another mode")
         return self

@@ -1,4 +1,4 @@
-"""Named starting points: one YAML file each in this folder."""
+"""Presets: named configurations to start from, one YAML file each in this folder."""
 
 from importlib import resources
 from typing import Any, Final, Literal, get_args
@@ -11,16 +11,16 @@ PRESETS: Final[tuple[PresetName, ...]] = get_args(PresetName)
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The settings of one preset, as its YAML file gives them."""
+    """The settings of one preset, from its YAML file."""
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}; there are: {', '.join(PRESETS)}")
+        raise ValueError(f"unknown preset {name!r}; known presets: {', '.join(PRESETS)}")
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     settings: dict[str, Any] = yaml.safe_load(text)
     return settings
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top: tables are merged key by key, anything else is replaced."""
+    """Apply `changes` to `base`: tables are merged key by key, all other values are replaced."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)

@@ -28,7 +28,7 @@ def test_sets_are_called_by_their_label_or_a_name_of_their_own() -> None:
 
 def test_two_sets_of_one_name_are_refused() -> None:
     same = {"kind": "ijb", "path": "IJBC", "name": "IJB-C"}
-    with pytest.raises(ConfigError, match="two sets are called 'IJB-C': give one of them a label"):
+    with pytest.raises(ConfigError, match="two sets are called 'IJB-C': give one of them another label"):
         load_config({"evaluation": {"sets": [same, same | {"flip": False}]}})
 
 
@@ -39,7 +39,7 @@ def test_two_sets_of_one_name_are_refused() -> None:
         ({"kind": "ijb", "path": "x", "name": "IJB-B", "flipp": 1}, r"sets\.0\.flipp = 1: .* did you mean 'flip'"),
         ({"kind": "bin", "path": "x", "label": "a/b"}, r"evaluation\.sets\.0\.label = 'a/b'"),
         ({"kind": "binary", "path": "x"}, r"evaluation\.sets\.0 = "),
-        ({"kind": "bin", "path": "s3://me:secret@host/x"}, r"sets\.0\.path: an address carries no credentials"),
+        ({"kind": "bin", "path": "s3://me:secret@host/x"}, r"sets\.0\.path: an address must not contain credentials"),
     ],
 )
 def test_a_mistake_in_a_set_is_told_with_its_place(given: dict[str, object], words: str) -> None:
