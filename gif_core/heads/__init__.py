@@ -1,13 +1,14 @@
-"""Heads: what turns features and labels into a loss. One protocol, one file for each kind.
+"""Heads: how features and labels become a loss.
 
-base             What training asks of a head
-classifier       Margin softmax with one row for each identity (Eq. 1): ArcFace, CosFace, AdaFace, and PartialFC
-factory          A head by its name
-gif              The paper's head: it learns identity codes (Eq. 7) and brings features to the code vectors (Eq. 8)
-margins          Margins: what a classifier asks of the right class beyond being the nearest (Eq. 1)
-row_sampling     Which rows of a classifier take part in a step (PartialFC), and what an optimizer remembers of each row
-sharded_softmax  Softmax over the identities of all processes (Eq. 1), where each process holds some rows of the clas...
-tokens           The part of the paper's head that reads a code from a feature: all that is needed of it after training
+base             Head, the interface of all heads, and HeadOutput
+factory          build_head: a head by its name in the settings
+gif              the paper's head: code loss (Eq. 7), alignment loss (Eq. 8) and its negatives, their sum (Eq. 10)
+token_heads      TokenHeads: the classifiers of each token (Eq. 7), which a trained model keeps to predict codes
+shared_map       the learned map of code vectors, shared by all identities
+classifier       per-identity classifiers (Eq. 1) and PartialFC's sampling of rows
+margins          ArcFace, CosFace, SphereFace and AdaFace margins
+row_sampling     PartialFC: which rows a step uses, and the optimizer's state of them
+sharded_softmax  margin softmax over rows that are divided among processes
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +20,6 @@ __all__ = ["Head", "TokenHeads", "build_head"]
 if TYPE_CHECKING:
     from gif_core.heads.base import Head
     from gif_core.heads.factory import build_head
-    from gif_core.heads.tokens import TokenHeads
+    from gif_core.heads.token_heads import TokenHeads
 else:
     __getattr__ = lazy_imports(__name__)

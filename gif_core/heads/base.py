@@ -1,6 +1,6 @@
-"""What training asks of a head."""
+"""The interface between training and heads."""
 
-# Shapes: B images of this process in a batch, D dimensions.
+# Shapes: B images of this process, D dimensions.
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 @dataclass(frozen=True, slots=True)
 class HeadOutput:
-    """The loss to minimise and what is worth watching, all scalars on the device."""
+    """The loss to minimise and metrics to log, all scalars on the device."""
 
     loss: Tensor
     metrics: dict[str, Tensor]
@@ -19,31 +19,32 @@ class HeadOutput:
 class Head(nn.Module):
     """Features and labels → loss.
 
-    A step of training is `begin_step`, one call for each micro-batch with its backward, the optimizer's step, and
+    A training step calls `begin_step`, then forward and backward for each micro-batch, then the optimizer's step, then
     `end_step`.
     """
 
     sharded = False
-    """Whether each process holds other rows, so that gradients are not averaged over the processes."""
+    """Whether each process holds different rows, so that gradients are not averaged over the processes."""
     row_range: tuple[int, int] = (0, 0)
-    """The identities whose rows a sharded head holds: the first, and the one after the last."""
+    """Identities whose rows a sharded head holds: first, and end (exclusive)."""
 
     def row_tensors(self) -> tuple[str, ...]:
-        """Names of the tensors of the state dict that have a row for each identity of `row_range`."""
+        """Names of the tensors in the state dict that have one row per identity of `row_range`."""
         return ()
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
-        """The loss of un-normalised features that belong to the identities `labels_B`, which lie in the host's memory.
+        """The loss of un-normalised features of the identities `labels_B` (a CPU tensor).
 
-        In fp32 also under autocast. A sharded head gives the loss of the batch of all processes, the same in each.
+        Computed in fp32 even under autocast. A sharded head returns the loss of the batch of all processes, the same
+        in each.
         """
         raise NotImplementedError
 
     def attach(self, optimizer: Optimizer) -> None:
-        """Get to know the optimizer; called once, before the first step."""
+        """Keep a reference to the optimizer; called once, before the first step."""
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
-        """Get ready for a step on these identities of this process; `step` counts from 0."""
+        """Prepare a step on these identities of this process; `step` counts from 0."""
 
     def end_step(self) -> None:
-        """Put away what the optimizer has changed."""
+        """Store what the optimizer has changed."""

@@ -1,6 +1,7 @@
-"""Margin softmax with one row for each identity (Eq. 1): ArcFace, CosFace, AdaFace, and PartialFC."""
+"""Margin softmax with one row per identity (Eq. 1): ArcFace, CosFace, AdaFace and PartialFC."""
 
-# Shapes: M rows of this process, S rows of a step, B images of this process, G images of all processes, D dimensions.
+# Shapes: M rows of this process, S rows of a step, P rows of this process in the batch, B images of this process,
+# G images of all processes, D dimensions.
 
 from typing import Final
 
@@ -25,18 +26,20 @@ from gif_core.heads.sharded_softmax import (
 from gif_core.runtime import own_range
 
 ROWS: Final = 505
-"""The second part of the seed of the first rows."""
+"""Second part of the seed of the initial rows; no other random stream uses it."""
 BLOCK: Final = 4096
+"""Rows drawn from one seed."""
 DEVIATION: Final = 0.01
+"""Standard deviation of the initial weights."""
 
 
 class ClassifierHead(Head):
     """-log softmax of s·cos(w_y, z) with a margin, over the rows of all processes.
 
-    Every process holds a contiguous range of the rows, and all of them have the loss of the whole batch. With a
-    `sample_rate` below 1 only the identities of the batch and some others take part in a step (PartialFC): the
-    optimizer sees `sampled_SD` alone, and what it remembers of each row lies here in between. All other rows stay as
-    they are.
+    Every process holds a contiguous range of the rows and computes the loss of the whole batch. With a `sample_rate`
+    below 1 a step uses only the rows of the batch's identities and a random sample of others (PartialFC): the
+    optimizer sees only `sampled_SD`, and its state of every row is kept in buffers here between steps. All other rows
+    stay unchanged.
     """
 
     sharded = True
@@ -53,14 +56,14 @@ class ClassifierHead(Head):
         sample_rate: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """The first rows are a function of the seed and the identity, whatever the number of processes."""
+        """Initial rows are a function of the seed and the identity, independent of the number of processes."""
         super().__init__()
         if num_identities < processes():
-            raise ValueError(f"{num_identities} identities cannot be shared by {processes()} processes")
+            raise ValueError(f"{num_identities} identities cannot be divided among {processes()} processes")
         self.num_identities, self.margin, self.scale = num_identities, margin, scale
         self.sample_rate, self.seed = sample_rate, seed
         self.row_range = own_range(num_identities, own_rank(), processes())
-        rows_MD = first_rows(*self.row_range, dim, seed)
+        rows_MD = initial_rows(*self.row_range, dim, seed)
         self._states: tuple[str, ...] = ()
         self._optimizer: Optimizer | None = None
         self._rows_S: Tensor | None = None
@@ -73,15 +76,15 @@ class ClassifierHead(Head):
 
     @property
     def samples(self) -> bool:
-        """Whether only some rows take part in a step."""
+        """Whether a step uses only a sample of the rows (PartialFC)."""
         return self.sample_rate < 1
 
     def row_tensors(self) -> tuple[str, ...]:
-        """Tensors of the state dict with a row for each identity of `row_range`."""
+        """The weights and, with sampling, the optimizer's state of each row."""
         return ("weight_MD", *(f"{name}_MD" for name in self._states))
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
-        """The loss of the batch of all processes, the same in each; in fp32 also under autocast."""
+        """The loss of the batch of all processes, the same in each; in fp32 even under autocast."""
         with torch.autocast(device_type=features_BD.device.type, enabled=False):
             features_GD = gather_features(features_BD.to(self.weight_MD.dtype))
             norms_G = torch.linalg.vector_norm(features_GD.detach(), dim=1)
@@ -98,14 +101,14 @@ class ClassifierHead(Head):
         return HeadOutput(loss, {"accuracy": accuracy, "cosine": cosine_G.mean()})
 
     def attach(self, optimizer: Optimizer) -> None:
-        """Make room for what the optimizer remembers of every row, if it is to see some of them at a time."""
+        """With sampling, allocate buffers for the optimizer's state of every row."""
         if self.samples:
             self._optimizer, self._states = optimizer, row_states(optimizer)
             for name in self._states:
                 self.register_buffer(f"{name}_MD", torch.zeros_like(self.weight_MD))
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
-        """Choose the rows of the step, and lend them to the optimizer."""
+        """With sampling, draw the rows of the step and hand them to the optimizer."""
         if not self.samples:
             return
         if self._optimizer is None:
@@ -123,7 +126,7 @@ class ClassifierHead(Head):
             self._optimizer.state[self.sampled_SD][name] = self.get_buffer(f"{name}_MD")[self._rows_S]
 
     def end_step(self) -> None:
-        """Take the rows back, with what the optimizer remembers of them."""
+        """With sampling, write the rows and the optimizer's state of them back."""
         if self._rows_S is None or self._optimizer is None:
             return
         self.weight_MD[self._rows_S] = self.sampled_SD.data
@@ -134,7 +137,7 @@ class ClassifierHead(Head):
         self._rows_S = None
 
     def _find(self, labels_B: Tensor) -> Targets:
-        """Where the right classes of all processes' images are among the rows in play."""
+        """Where the true classes of all processes' images are among this process's rows of the step."""
         first, end = self.row_range
         labels_G = gather(labels_B.to(self.weight_MD.device, non_blocking=True))
         mine_G = (labels_G >= first) & (labels_G < end)
@@ -142,12 +145,12 @@ class ClassifierHead(Head):
         if not self.samples:
             return Targets(place_G, mine_G)
         if self._rows_S is None or not np.isin(labels_B.numpy(), self._labels).all():
-            raise RuntimeError("begin_step must come before a batch, and must know all its identities")
+            raise RuntimeError("call begin_step before a batch, with all of its identities")
         return Targets(torch.searchsorted(self._rows_S, place_G).clamp(max=len(self._rows_S) - 1), mine_G)
 
 
-def first_rows(first: int, end: int, dim: int, seed: int) -> Tensor:
-    """Rows `first` to `end` of the first weights: normal, of deviation 0.01, drawn in blocks of their own seeds."""
+def initial_rows(first: int, end: int, dim: int, seed: int) -> Tensor:
+    """Rows `first` to `end` of the initial weights: normal, each block of rows drawn from its own seed."""
     rows_MD = torch.empty(end - first, dim)
     for block in range(first // BLOCK, -(-end // BLOCK)):
         drawn = np.random.default_rng([seed, ROWS, block]).standard_normal((BLOCK, dim), dtype=np.float32)

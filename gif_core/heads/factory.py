@@ -1,6 +1,6 @@
-"""A head by its name."""
+"""Build a head by its name."""
 
-# Shapes: N identities, D dimensions, L tokens of a code.
+# Shapes: N identities, D dimensions, L code length.
 
 from typing import Any
 
@@ -22,28 +22,13 @@ def build_head(
     num_values: int | None = None,
     seed: int = 0,
 ) -> Head:
-    """The head called `config.head`.
+    """The head called `config.head`. Per-identity classifiers ignore codes.
 
-    Without v (`num_values`) all codes are read once to find it. Codes are of no matter to the heads that have a row for
-    each identity.
+    Without the vocab size v (`num_values`) all codes are read once to find it.
     """
     if config.head == "gif":
-        return GifHead(
-            codes_NL,
-            code_vectors_ND,
-            num_values=num_values or int(codes_NL.max()) + 1,
-            scale=config.scale_of_head,
-            gamma=config.gamma,
-            code_weight=config.code_weight,
-            token_weights=config.token_weights,
-            margin=config.margin_of_head,
-            hidden_layers=config.hidden_layers,
-            negatives=config.negatives,
-            alignment_scale=config.alignment_scale,
-            alignment_margin=config.alignment_margin,
-            map_width=config.code_map if config.negatives else 0,
-            seed=seed,
-        )
+        num_values = num_values or int(codes_NL.max()) + 1
+        return GifHead(codes_NL, code_vectors_ND, config, num_values=num_values, seed=seed)
     return ClassifierHead(
         *code_vectors_ND.shape,
         margin=build_margin(config),
@@ -54,7 +39,7 @@ def build_head(
 
 
 def build_margin(config: TrainingConfig) -> CombinedMargin:
-    """The margin of a head with a row for each identity."""
+    """The margin of a per-identity classifier."""
     if config.head == "combined_margin":
         return CombinedMargin(*config.margins)
     if config.head == "adaface":

@@ -1,6 +1,6 @@
-"""Which rows of a classifier take part in a step (PartialFC), and what an optimizer remembers of each row."""
+"""PartialFC: the rows of a classifier that a step uses, and the optimizer's state of each row."""
 
-# Shapes: M rows of this process, P rows of identities in the batch, S rows of a step.
+# Shapes: P rows of this process in the batch.
 
 import math
 from typing import Final
@@ -12,11 +12,11 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 SAMPLING: Final = 506
-"""The second part of the seed, so that no two streams of random numbers are alike."""
+"""Second part of the seed; no other random stream uses it."""
 
 
 def draw_rows(num_rows: int, positives_P: NDArray[np.int64], rate: float, seed: list[int]) -> NDArray[np.int64]:
-    """Rows of a step in ascending order: those of the batch, and random others up to the sample rate."""
+    """Rows of a step in ascending order: those of the batch, and random others up to the share `rate`."""
     others = max(math.ceil(rate * num_rows) - len(positives_P), 0)
     rng = np.random.default_rng(np.random.SeedSequence([seed[0], SAMPLING, *seed[1:]]))
     drawn = rng.choice(num_rows - len(positives_P), others, replace=False, shuffle=False)
@@ -25,7 +25,7 @@ def draw_rows(num_rows: int, positives_P: NDArray[np.int64], rate: float, seed: 
 
 
 def row_states(optimizer: Optimizer) -> tuple[str, ...]:
-    """The names under which the optimizer keeps a number for each number of a parameter."""
+    """Names of the optimizer's state tensors that have the shape of the parameter."""
     if isinstance(optimizer, SGD):
         return ("momentum_buffer",) if optimizer.defaults["momentum"] else ()
     if isinstance(optimizer, AdamW) and not optimizer.defaults["amsgrad"]:
@@ -34,7 +34,7 @@ def row_states(optimizer: Optimizer) -> tuple[str, ...]:
 
 
 def ensure_step_count(optimizer: Optimizer, parameter: nn.Parameter) -> None:
-    """AdamW counts steps; it would begin anew with everything if it found averages without the count."""
+    """Give AdamW its step count: without one it would reset the averages that it is handed."""
     if isinstance(optimizer, AdamW):
         on_device = optimizer.defaults["fused"] or optimizer.defaults["capturable"]
         device = parameter.device if on_device else torch.device("cpu")

@@ -1,6 +1,6 @@
-"""Softmax over the identities of all processes (Eq. 1), where each process holds some rows of the classifier.
+"""Margin softmax (Eq. 1) over the identities of all processes, of which each holds a range of the classifier's rows.
 
-Alone, nothing is communicated. Nothing here waits for the device.
+A single process communicates nothing. No function waits for the device.
 """
 
 # Shapes: B images of this process, G images of all processes, M rows of this process, D dimensions.
@@ -14,32 +14,32 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CHUNK: Final = 16_384
-"""Rows of a gradient that are looked at at a time."""
+"""Rows of a gradient processed at a time."""
 
 MarginFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class Targets(NamedTuple):
-    """Where the right classes are."""
+    """Where the true classes of a batch are."""
 
     place_G: Tensor
-    """The row of this process; any row where the class is another process's."""
+    """Row of this process that holds the class; arbitrary if another process holds it."""
     mine_G: Tensor
-    """Whether the class is this process's."""
+    """Whether this process holds the class."""
 
 
 def processes() -> int:
-    """How many processes there are."""
+    """Number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def own_rank() -> int:
-    """The number of this process."""
+    """Rank of this process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def gather(part_B: Tensor) -> Tensor:
-    """The parts of all processes, which are of one size, one after the other; without a gradient."""
+    """Concatenate the equally sized parts of all processes in order of rank; without gradient."""
     if processes() == 1:
         return part_B
     parts = [torch.empty_like(part_B) for _ in range(processes())]
@@ -48,7 +48,7 @@ def gather(part_B: Tensor) -> Tensor:
 
 
 def gather_features(features_BD: Tensor) -> Tensor:
-    """Features of all processes; the gradient is right when those of the backbone are averaged over the processes."""
+    """Features of all processes. Gradients are correct if those of the backbone are averaged over the processes."""
     if processes() == 1:
         return features_BD
     gathered_GD: Tensor = _GatherFeatures.apply(features_BD)  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ def gather_features(features_BD: Tensor) -> Tensor:
 def margin_softmax(
     z_GD: Tensor, norms_G: Tensor, weight_MD: Tensor, targets: Targets, *, margin: MarginFunction, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Eq. 1, batch mean; and for each image the cosine to its class and the largest logit, margin included."""
+    """Eq. 1, batch mean; and for each image the cosine to its class and the largest logit with margin."""
     loss, cosine_G, top_G = _MarginSoftmax.apply(  # type: ignore[no-untyped-call]
         z_GD, norms_G, weight_MD, targets, margin, scale
     )
@@ -74,7 +74,7 @@ class _GatherFeatures(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_GD: Tensor) -> Tensor:
-        """Each process knows what its rows say of all features; the factor undoes the average over the processes."""
+        """Sum the gradients by each process's rows; the factor cancels the later average over the processes."""
         gradient_GD = gradient_GD.contiguous()
         dist.all_reduce(gradient_GD)
         start = own_rank() * ctx.size
@@ -82,9 +82,9 @@ class _GatherFeatures(torch.autograd.Function):
 
 
 class _MarginSoftmax(torch.autograd.Function):
-    """One matrix [G, M] is all that is held beyond rows and gradient: logits, then exponentials, then their gradient.
+    """Eq. 1 in one matrix [G, M], which holds logits, then exponentials, then their gradient.
 
-    Rows are normalised by their lengths on the way, never as a copy.
+    Rows are normalised by scaling the products, without a copy of the rows.
     """
 
     @staticmethod
@@ -117,7 +117,7 @@ class _MarginSoftmax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of the whole loss by these rows, and what they add to that by the features."""
+        """The gradient of the loss by this process's rows, and their share of the gradient by the features."""
         z_GD, weight_MD, matrix_GM, inverse_M, total_G, slope_G, place_G1, mine_G = ctx.saved_tensors
         share_G = matrix_GM.gather(1, place_G1)[:, 0]
         share_G = torch.where(mine_G, (share_G - total_G) * slope_G, share_G)
@@ -144,7 +144,7 @@ def _reduce(values: Tensor, how: Any) -> Tensor:
 
 
 def _remove_radial(gradient_MD: Tensor, weight_MD: Tensor, inverse_M: Tensor) -> None:
-    """The length of a row does not matter, so its gradient has no part along it."""
+    """Remove the radial component of the gradient: the loss does not depend on a row's norm."""
     for start in range(0, len(weight_MD), CHUNK):
         part = slice(start, start + CHUNK)
         along_M = (gradient_MD[part] * weight_MD[part]).sum(dim=1) * inverse_M[part].square()

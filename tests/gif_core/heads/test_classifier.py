@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import SGD, AdamW, Optimizer
 
 from gif_core.heads import build_head
-from gif_core.heads.classifier import ClassifierHead, first_rows
+from gif_core.heads.classifier import ClassifierHead, initial_rows
 from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
 from gif_core.heads.row_sampling import draw_rows
 from schemas.training import TrainingConfig
@@ -96,7 +96,7 @@ def settings_of(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", HEADS)
 def test_loss_and_metrics_equal_the_printed_equation(name: str) -> None:
     head, (features, labels) = make_head(name, **settings_of(name)), make_batch()
-    features[:4] += 300 * first_rows(0, IDENTITIES, DIM, 3)[labels[:4]]  # some are right
+    features[:4] += 300 * initial_rows(0, IDENTITIES, DIM, 3)[labels[:4]]  # some are right
     output = head(features, labels)
     weight = head.weight_MD.detach().double().numpy()
     loss, right, own = slow_loss(name, weight, features.double().numpy(), labels.numpy())
@@ -276,7 +276,7 @@ def test_sampling_without_its_preparations_is_refused() -> None:
     with pytest.raises(RuntimeError, match="attach the optimizer"):
         head.begin_step(labels, 0)
     head.attach(make_optimizer(head, "sgd"))
-    with pytest.raises(RuntimeError, match="begin_step must come before"):
+    with pytest.raises(RuntimeError, match="call begin_step before a batch"):
         head(features, labels)
     head.begin_step(labels[:1], 0)
     with pytest.raises(RuntimeError, match="must know all its identities"):
@@ -285,11 +285,11 @@ def test_sampling_without_its_preparations_is_refused() -> None:
         head.attach(torch.optim.Adagrad(head.parameters()))
 
 
-def test_first_rows_are_the_same_in_any_share() -> None:
-    whole = first_rows(0, 10_000, 4, seed=5)
-    assert torch.equal(torch.cat([first_rows(0, 3333, 4, 5), first_rows(3333, 10_000, 4, 5)]), whole)
+def test_initial_rows_are_the_same_in_any_share() -> None:
+    whole = initial_rows(0, 10_000, 4, seed=5)
+    assert torch.equal(torch.cat([initial_rows(0, 3333, 4, 5), initial_rows(3333, 10_000, 4, 5)]), whole)
     assert whole.std().item() == pytest.approx(0.01, rel=0.02)
-    assert not torch.equal(whole, first_rows(0, 10_000, 4, seed=6))
+    assert not torch.equal(whole, initial_rows(0, 10_000, 4, seed=6))
 
 
 CASES = (("arcface", "sgd"), ("adaface", "sgd"), ("partial_fc", "adamw"))

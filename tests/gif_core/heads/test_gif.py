@@ -13,6 +13,7 @@ from schemas.training import TrainingConfig
 
 IDENTITIES, DIM, LENGTH, RANGE, BATCH = 20, 12, 3, 3, 7
 SCALE, GAMMA = 8.0, 2.5
+FROM_PAPER: dict[str, Any] = {"scale": SCALE, "gamma": GAMMA, "negatives": 0, "code_map": 0, "alignment_margin": 0.0}
 
 
 def make_codes() -> np.ndarray:
@@ -25,10 +26,13 @@ def make_code_vectors() -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+def settings(**changed: Any) -> TrainingConfig:
+    return TrainingConfig(**FROM_PAPER | changed)
+
+
 def make_head(**changed: Any) -> GifHead:
     torch.manual_seed(0)
-    settings = {"num_values": RANGE, "scale": SCALE, "gamma": GAMMA} | changed
-    head = GifHead(make_codes(), make_code_vectors(), **settings)
+    head = GifHead(make_codes(), make_code_vectors(), settings(**changed), num_values=RANGE)
     with torch.no_grad():
         for bias_LD in head.bias_LD:
             bias_LD.normal_()
@@ -132,7 +136,7 @@ def test_read_only_mapped_code_vectors_give_the_same_loss(tmp_path: Path) -> Non
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     features, labels = make_batch()
     in_memory = make_head()
-    on_disk = GifHead(make_codes(), mapped, num_values=RANGE, scale=SCALE, gamma=GAMMA)
+    on_disk = GifHead(make_codes(), mapped, settings(), num_values=RANGE)
     on_disk.load_state_dict(in_memory.state_dict())
     assert torch.equal(on_disk(features, labels).loss, in_memory(features, labels).loss)
 
@@ -156,7 +160,7 @@ def test_large_scale_stays_finite_for_half_precision_features() -> None:
 
 def test_codes_and_vectors_of_other_numbers_of_identities_are_refused() -> None:
     with pytest.raises(ValueError, match="20 codes do not fit 19 code vectors"):
-        GifHead(make_codes(), make_code_vectors()[:-1], num_values=RANGE, scale=1.0, gamma=1.0)
+        GifHead(make_codes(), make_code_vectors()[:-1], settings(), num_values=RANGE)
 
 
 @pytest.mark.parametrize("hidden_layers", [0, 1, 2])
@@ -246,7 +250,7 @@ class CountedRows:
 
 def test_a_step_among_64_million_identities_reads_the_rows_of_the_batch_and_of_the_negatives_alone() -> None:
     codes, vectors = CountedRows(LENGTH, np.int32), CountedRows(DIM, np.float32)
-    head = GifHead(codes, vectors, num_values=RANGE, scale=SCALE, gamma=GAMMA, negatives=10)  # type: ignore[arg-type]
+    head = GifHead(codes, vectors, settings(negatives=10), num_values=RANGE)  # type: ignore[arg-type]
     assert codes.asked == vectors.asked == 0
     features, _ = make_batch()
     labels = torch.arange(BATCH) * 9_000_000
@@ -255,19 +259,11 @@ def test_a_step_among_64_million_identities_reads_the_rows_of_the_batch_and_of_t
     assert (codes.asked, vectors.asked) == (BATCH, BATCH + 10)
 
 
-def test_settings_reach_the_head() -> None:
-    config = TrainingConfig(
-        scale=3, gamma=2, code_weight=0.5, token_weights="decreasing", margin=0.1, hidden_layers=1,
-        negatives=4, alignment_scale=7, alignment_margin=0.05, code_map=5,
-    )  # fmt: skip
+def test_the_factory_passes_settings_and_seed_and_finds_the_vocab_size() -> None:
+    config = TrainingConfig(negatives=4, code_map=5, hidden_layers=1)
     features, labels = make_batch()
-    torch.manual_seed(0)
     built = build_head(config, make_codes(), make_code_vectors(), seed=9)
-    by_hand = GifHead(
-        make_codes(), make_code_vectors(), num_values=RANGE, scale=3, gamma=2, code_weight=0.5,
-        token_weights="decreasing", margin=0.1, hidden_layers=1, negatives=4, alignment_scale=7,
-        alignment_margin=0.05, map_width=5, seed=9,
-    )  # fmt: skip
+    by_hand = GifHead(make_codes(), make_code_vectors(), config, num_values=RANGE, seed=9)
     by_hand.load_state_dict(built.state_dict())
     built.begin_step(labels, step=1)
     by_hand.begin_step(labels, step=1)
@@ -276,7 +272,7 @@ def test_settings_reach_the_head() -> None:
 
 def test_the_map_of_code_vectors_begins_as_the_identity_and_is_learned() -> None:
     features, labels = make_batch()
-    frozen, mapped = make_head(negatives=1000), make_head(negatives=1000, map_width=9)
+    frozen, mapped = make_head(negatives=1000), make_head(negatives=1000, code_map=9)
     for head in (frozen, mapped):
         head.begin_step(labels, step=0)
     output = mapped(features, labels)
@@ -288,29 +284,30 @@ def test_the_map_of_code_vectors_begins_as_the_identity_and_is_learned() -> None
 
 
 def test_mapped_code_vectors_are_as_defined_and_stand_in_for_the_frozen_ones() -> None:
-    head, (features, labels) = make_head(negatives=1000, map_width=9, gamma=1.0, code_weight=0.0), make_batch()
+    head, (features, labels) = make_head(negatives=1000, code_map=9, gamma=1.0, code_weight=0.0), make_batch()
     with torch.no_grad():
         head.map_out_WD.normal_()
     weight_in, weight_out = head.map_in_DW.detach().numpy(), head.map_out_WD.detach().numpy()
     vectors = [unit(h + np.maximum(h @ weight_in, 0) @ weight_out) for h in make_code_vectors()]
     found = head.code_vectors(np.arange(IDENTITIES), torch.device("cpu")).detach().numpy()
     np.testing.assert_allclose(found, vectors, atol=1e-5)
-    plain = GifHead(make_codes(), np.stack(vectors).astype(np.float32), num_values=RANGE, scale=SCALE, gamma=1.0,
-                    code_weight=0.0, negatives=1000)  # fmt: skip
+    without_map = settings(negatives=1000, gamma=1.0, code_weight=0.0)
+    plain = GifHead(make_codes(), np.stack(vectors).astype(np.float32), without_map, num_values=RANGE)
     head.begin_step(labels, step=0)
     plain.begin_step(labels, step=0)
     assert head(features, labels).loss.item() == pytest.approx(plain(features, labels).loss.item(), rel=1e-5)
 
 
-def test_a_map_without_negatives_is_refused() -> None:
-    with pytest.raises(ValueError, match="map_width=9 needs negatives"):
-        make_head(map_width=9)
+def test_without_negatives_there_is_no_map() -> None:
+    assert "map_in_DW" in make_head(code_map=9, negatives=1).state_dict()
+    assert "map_in_DW" not in make_head(code_map=9).state_dict()
 
 
-def test_without_negatives_the_settings_give_the_head_of_the_paper() -> None:
+def test_without_negatives_the_default_settings_give_the_head_of_the_paper() -> None:
     features, labels = make_batch()
-    torch.manual_seed(0)
-    built = build_head(TrainingConfig(negatives=0), make_codes(), make_code_vectors())
-    papers = GifHead(make_codes(), make_code_vectors(), num_values=RANGE, scale=16.0, gamma=1.0)
-    papers.load_state_dict(built.state_dict())
-    assert torch.equal(built(features, labels).loss, papers(features, labels).loss)
+    head = GifHead(make_codes(), make_code_vectors(), TrainingConfig(negatives=0, scale=SCALE), num_values=RANGE)
+    numbers = features.double().numpy(), labels.numpy()
+    loss_codes, _ = slow_code_loss(head, *numbers, [1 / LENGTH] * LENGTH)
+    loss_alignment = sum(0.5 * (a - 1) ** 2 for a in slow_alignments(*numbers)) / BATCH
+    assert head.config.hidden_layers == 2
+    assert head(features, labels).loss.item() == pytest.approx(loss_codes + loss_alignment, rel=1e-5)
