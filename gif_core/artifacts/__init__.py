@@ -1,29 +1,29 @@
-"""Artifacts: immutable results, named by a digest of what they depend on, on local disks and object storage.
+"""Artifacts: the store of immutable results, addressed by a digest of what they depend on, on disks and object storage.
 
-artifact     An artifact open for reading, and the draft of one that is being made
-attempts     Names of attempts at an artifact: who is writing, so that leftovers of the dead can be told from work
-cache        Local copies of files of remote stores, named by their content and verified whenever they are opened
-checkpoints  Checkpoints of a long computation in the store: files first, `state.json` last, which names them with th...
-damage       A damaged artifact goes out of use: a note beside its manifest says so, and whoever needs it makes it again
-decisions    Decisions about champions: an append-only log, `decisions/<tag>/<number>.json`, and the tag that follows it
-digests      Is a file what its manifest says? Checked on every read, once per process for an unchanged file
-errors       What can be wrong with an artifact, said so that a person knows what to do
-gc           Verification of everything stored, and removal of what dead attempts left behind
-keys         The name of an artifact: a digest of everything that its content depends on
-leases       Who is making an artifact: a lease that its holder renews, so that no other run makes the same meanwhile
-listing      What listings of a store tell
-metrics      Metrics of training and evaluation as one long table: stage, step, name, value
-parts        Parts of a stage's work, stored one by one as they are done, so that no later run does them again
-pruning      Which published artifacts may go: those that no kept run, no tag, no champion, and nothing made from the...
-remote       Object storage through fsspec: small requests that are repeated, and large files in parts, several at once
-retry        Asking a store again that does not answer: for how long, and which of its errors that can help with
-runs         Run records, `runs/<run id>.json`: what each run was told and which artifacts it made or reused
-selftest     Whether a store does what artifacts rely on: write, create only once, read, replace, list, delete
-sql          SQL over the artifacts of a run: read-only, on the files themselves
-storage      The few file operations the store is built on, for local disks; `remote` has them for object storage
-store        Artifacts in `<root>/<stage>/<key>/`: files first, the manifest last
-tags         Named pointers, `tags/<stage>/<name>.json`, each moved by replacing one small file
-uses         Which copies of the cache are in use: each process keeps a list of them, locked for as long as it lives
+store        ArtifactStore: publish, find, open, list and remove artifacts
+artifact     Artifact (open for reading) and Draft (being written)
+keys         artifact_key: what a key is computed from
+digests      SHA-256 of files, checked on every read
+damage       invalidating damaged artifacts, so that the next run computes them again
+errors       all errors of the store
+storage      file operations on local disks; open_storage chooses disk or object storage
+remote       the same operations on object storage (S3): multipart transfers, conditional writes
+retry        retries of requests to a store: which errors (such as 503), how long, with which backoff
+listing      entries of a store's listings
+selftest     the test of a store that `gif doctor` runs
+cache        local cache of remote files, with a size limit
+uses         which cached files running processes use
+leases       which run computes an artifact, so that others wait
+attempts     which process writes which folder; resuming what a dead one left
+checkpoints  checkpoints of a long computation
+parts        parts of a stage's work, stored as they are finished
+gc           `gif artifacts verify` and `gif artifacts gc`: checking files, removing leftovers
+pruning      `gif artifacts prune`: removing artifacts that nothing needs
+tags         tags, and finding the artifact that a text names
+decisions    the history of champions: an append-only log of decisions per tag
+runs         run records
+sql          SQL over the artifacts of a run
+metrics      the Parquet table of metrics
 """
 
 from typing import TYPE_CHECKING

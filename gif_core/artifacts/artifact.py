@@ -1,4 +1,4 @@
-"""An artifact open for reading, and the draft of one that is being made."""
+"""Artifact: a published result, open for reading. Draft: a result in progress, open for writing."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gif_core.artifacts import cache
-from gif_core.artifacts.digests import verify_file
+from gif_core.artifacts.digests import check_file
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.storage import Storage
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
@@ -18,7 +18,7 @@ from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = min(os.cpu_count() or 1, 8)
-"""Files that are digested, uploaded or fetched at the same time."""
+"""Files that are digested, uploaded or downloaded concurrently."""
 Origins = Mapping[StageName, MadeFrom]
 
 
@@ -32,41 +32,41 @@ class Artifact:
 
     @property
     def made_from(self) -> MadeFrom:
-        """How artifacts that are made from this one name it."""
+        """The entry by which manifests record this artifact as an input."""
         return MadeFrom(key=self.ref.key, digest=self.manifest.digest)
 
     def path(self, name: str) -> Path:
-        """A verified local file; when it is damaged, and not only on its way, the error says how to rebuild it."""
+        """The local path of a file whose digest was checked; a mismatch is read twice before it is an error."""
         stored = self.stored(name)
         try:
-            return self._verified(stored)
+            return self._checked(stored)
         except (ArtifactDamagedError, FileNotFoundError) as error:
             logger.warning("%s of %s is read again: %s", name, self.ref, error)
         try:
-            return self._verified(stored)
+            return self._checked(stored)
         except (ArtifactDamagedError, FileNotFoundError) as error:
             advice = f"rebuild it with 'gif run --refresh {self.ref.stage}' and the run's configuration"
             raise FileDamagedError(self.ref, self.manifest.attempt or "", stored, str(error), advice) from error
 
-    def _verified(self, stored: StoredFile) -> Path:
+    def _checked(self, stored: StoredFile) -> Path:
         where = f"{self.ref.stage}/{self.ref.key}/{stored.path}"
         local = self.storage.local_path(where)
         if local is None:
             return cache.fetch(self.storage, where, stored)
-        verify_file(local, stored)
+        check_file(local, stored)
         return local
 
     def paths(self, prefix: str = "") -> list[Path]:
-        """Verified local files whose names begin with `prefix`, in order, several fetched at a time."""
+        """Local paths of all files whose names start with `prefix`, in order, fetched concurrently."""
         with ThreadPoolExecutor(MOST_AT_ONCE, "gif-fetch") as threads:
             return list(threads.map(self.path, self.names(prefix)))
 
     def names(self, prefix: str = "") -> list[str]:
-        """Names of the files, or of those that begin with `prefix`, in order."""
+        """Names of all files that start with `prefix`, in order."""
         return sorted(file.name for file in self.manifest.files if file.name.startswith(prefix))
 
     def stored(self, name: str) -> StoredFile:
-        """The manifest's entry of a file."""
+        """The manifest's entry for a file."""
         for file in self.manifest.files:
             if file.name == name:
                 return file
@@ -75,7 +75,7 @@ class Artifact:
 
 @dataclass
 class Draft:
-    """A local folder that a stage fills; `metrics` become the headline metrics of the manifest."""
+    """A local folder that a stage fills; `metrics` become the manifest's headline metrics."""
 
     ref: ArtifactRef
     settings: Mapping[str, Any]
@@ -85,18 +85,18 @@ class Draft:
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
     from_scratch: bool = False
-    """Whether everything is to be made again, whatever of it is stored."""
+    """Whether to compute everything again, ignoring stored parts and checkpoints."""
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)
     spent: list[str] = field(default_factory=list)
-    """Folders of the store that nobody needs once this is published."""
+    """Folders of the store to remove after publishing, such as checkpoints."""
     begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
-    """Files that are being digested and stored already."""
+    """Files whose digest and upload have started."""
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "gif-store"))
 
     def carry(self, artifact: Artifact, names: Iterable[str]) -> None:
-        """Take files of another artifact over as they are; publishing links or copies them within the store."""
+        """Include files of another artifact unchanged; publishing links or copies them within the store."""
         self.carried |= {name: (artifact.ref, artifact.stored(name)) for name in names}
 
     def settle(self) -> None:
-        """Let nothing of it be stored any more."""
+        """Stop storing files."""
         self.threads.shutdown(cancel_futures=True)

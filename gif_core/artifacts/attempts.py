@@ -1,4 +1,4 @@
-"""Names of attempts at an artifact: who is writing, so that leftovers of the dead can be told from work."""
+"""Attempts to write an artifact: their names say which process writes, so that leftovers of dead ones are found."""
 
 import fcntl
 import hashlib
@@ -14,17 +14,18 @@ from typing import IO, Final, Literal
 
 State = Literal["alive", "dead", "unknown"]
 ABANDONED = "abandoned"
+"""Stands for the process in the name of an attempt that was given up."""
 MARKER = ".attempt"
-"""A file that says what an attempt is for, artifact and inputs, there before anything else of it is written."""
+"""File with the purpose of an attempt (artifact and inputs), written before its other files."""
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 OWN_DISKS: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"})
-"""Disks that belong to one machine; on others, such as those of a network, locks may not be seen by all."""
+"""File systems of one machine. On others, such as network file systems, locks may not be visible to every machine."""
 
 
 @cache
 def this_host() -> str:
-    """Name of this machine since it was started: process numbers mean the same wherever it is the same."""
+    """Name of this machine, boot and process namespace: process ids are comparable where it is equal."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", socket.gethostname()) or "host"
     boot, processes = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     marks = [
@@ -35,12 +36,12 @@ def this_host() -> str:
 
 
 def attempt_name() -> str:
-    """A folder name nobody else uses: host, process, random."""
+    """A unique name of host, process and random digits."""
     return f"{this_host()}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def process_state(host: str, process: int) -> State:
-    """Whether a process still runs; nobody knows that of another machine's."""
+    """Whether a process still runs; `unknown` for processes of other machines."""
     if host != this_host():
         return "unknown"
     try:
@@ -53,22 +54,22 @@ def process_state(host: str, process: int) -> State:
 
 
 def owner_state(attempt: str) -> State:
-    """Whether the process that began the attempt still runs."""
+    """Whether the process that started the attempt still runs."""
     host, _, rest = attempt.partition("-")
     process = rest.partition("-")[0]
     return process_state(host, int(process)) if process.isdigit() else "unknown"
 
 
 def abandon(folder: Path) -> None:
-    """Leave an attempt's folder to the next attempt at the same artifact, under a name that is nobody's."""
+    """Rename an attempt's folder so that the next attempt to write the artifact can take it over."""
     folder.rename(folder.with_name(f"{this_host()}-{ABANDONED}-{secrets.token_hex(6)}"))
 
 
 def begin_attempt(folder: Path, purpose: str, *, resume: bool, published: Callable[[], str | None]) -> IO[str]:
-    """Make the folder of an attempt; the file that says what it is for, locked for as long as it is open.
+    """Create the folder of an attempt; the result is its marker file, locked while it is open.
 
-    With `resume`, take over what a dead or failed attempt at the very same left beside it; a rename decides who does.
-    The `published` attempt is never touched: its files are the artifact.
+    With `resume`, take over the folder of a dead or abandoned attempt with the same purpose; the rename decides between
+    several takers. The `published` attempt is never taken: its files are the artifact.
     """
     for left in sorted(folder.parent.glob("*-*")) if resume else ():
         if taken := _take(left, folder, purpose, published):
@@ -84,10 +85,10 @@ def begin_attempt(folder: Path, purpose: str, *, resume: bool, published: Callab
 
 
 def _take(left: Path, folder: Path, purpose: str, published: Callable[[], str | None]) -> IO[str] | None:
-    """Bring an attempt at the same that is nobody's to `folder`; until the lock is ours, its owner may end it."""
+    """Rename an unowned attempt with the same purpose to `folder`; locked first, since its owner may still finish."""
     with suppress(OSError), ExitStack() as unless_taken:
         marker = unless_taken.enter_context((left / MARKER).open("r+"))
-        if not _is_nobodys(left, locked=_lock(marker)):
+        if not _is_unowned(left, locked=_lock(marker)):
             return None
         if (left / MARKER).read_text() == purpose and left.name != published():
             left.rename(folder)
@@ -96,11 +97,11 @@ def _take(left: Path, folder: Path, purpose: str, published: Callable[[], str | 
     return None
 
 
-def _is_nobodys(left: Path, *, locked: bool) -> bool:
-    """Whether its owner has given it up or is dead for sure.
+def _is_unowned(left: Path, *, locked: bool) -> bool:
+    """Whether the owner has abandoned the attempt or is certainly dead.
 
-    Of an owner that had another system or container below it, a lock tells that nobody else holds, where the disk is
-    this machine's own; on a disk of the network it may be another machine's, which is not to be judged.
+    An owner from another boot or container is dead if its lock is free and the disk is local; on a network disk the
+    owner may run on another machine, and the attempt is left alone.
     """
     if left.name.split("-")[1] == ABANDONED:
         return True
@@ -109,7 +110,7 @@ def _is_nobodys(left: Path, *, locked: bool) -> bool:
 
 
 def _lock(marker: IO[str]) -> bool:
-    """Lock it if nobody else has, and say whether it is ours; the lock goes with the process."""
+    """Try to lock the marker; the lock ends with the process."""
     try:
         fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -118,7 +119,7 @@ def _lock(marker: IO[str]) -> bool:
 
 
 def _is_own_disk(folder: Path) -> bool:
-    """Whether all who can write there have the same kernel, and so see each other's locks."""
+    """Whether only this machine can write there, so that all writers see each other's locks."""
     device = folder.stat().st_dev
     for line in MOUNTS.read_text().splitlines() if MOUNTS.is_file() else ():
         about, _, kind = line.partition(" - ")

@@ -1,6 +1,6 @@
-"""Local copies of files of remote stores, named by their content and verified whenever they are opened.
+"""Local cache of files of remote stores, addressed by digest and checked whenever they are opened.
 
-The cache is bounded: what was used least recently goes first, and nothing that a living process has asked for (`uses`).
+The cache has a size limit: least recently used files are evicted, but none that a running process uses (`uses`).
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gif_core.artifacts.attempts import attempt_name, owner_state
-from gif_core.artifacts.digests import note_verified, verify_file
+from gif_core.artifacts.digests import check_file, note_checked
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.storage import Storage
 from gif_core.artifacts.uses import in_use, note_use, sweep_uses
@@ -24,6 +24,7 @@ from schemas.artifacts import StoredFile
 
 logger = logging.getLogger(__name__)
 LIMIT: Final = "GIF_CACHE_SIZE"
+"""Environment variable with the size limit."""
 DEFAULT_BYTES: Final = 50 * 10**9
 SHARE_OF_DISK: Final = 0.8
 WEEK: Final = 7 * 24 * 3600.0
@@ -31,7 +32,7 @@ WEEK: Final = 7 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class CachedFile:
-    """One local copy."""
+    """One cached file."""
 
     path: Path
     size: int
@@ -39,20 +40,20 @@ class CachedFile:
 
     @property
     def digest(self) -> str:
-        """sha256 of its content, after which its folder is named."""
+        """SHA-256 of its content, the name of its folder."""
         return self.path.parent.name
 
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What the cache holds."""
+    """Size and use of the cache."""
 
     folder: Path
     files: int
     size: int
     limit: int
     in_use: int
-    """Bytes that living processes use."""
+    """Bytes that running processes use."""
 
 
 def cache_folder() -> Path:
@@ -63,7 +64,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit(held: int = 0) -> int:
-    """`$GIF_CACHE_SIZE`, else 50 GB, or 80 % of what is free (with what it holds already) if that is less."""
+    """`$GIF_CACHE_SIZE`, else the smaller of 50 GB and 80 % of free disk space plus what the cache holds."""
     given = os.environ.get(LIMIT)
     if given:
         return parse_size(given, LIMIT)
@@ -71,13 +72,13 @@ def cache_limit(held: int = 0) -> int:
 
 
 def draft_folder(attempt: str) -> Path:
-    """The local folder in which an artifact of a remote store is prepared."""
+    """The local folder for a draft of a remote store."""
     return cache_folder() / "drafts" / attempt
 
 
 @contextmanager
 def partial_file() -> Iterator[Path]:
-    """A path for a file on its way to or from a store, which is gone afterwards; so are those of the dead."""
+    """A temporary path for a transfer, removed afterwards together with those of dead processes."""
     _sweep_folder("partial")
     partial = _made(cache_folder() / "partial") / attempt_name()
     try:
@@ -87,7 +88,7 @@ def partial_file() -> Iterator[Path]:
 
 
 def sweep_drafts() -> None:
-    """Remove what processes of this machine left behind when they died: drafts and files on their way."""
+    """Remove drafts and partial transfers of dead processes of this machine."""
     for name in ("drafts", "partial"):
         _sweep_folder(name)
 
@@ -104,7 +105,7 @@ def _sweep() -> None:
 
 
 def _is_over(left: Path) -> bool:
-    """Whether nobody goes on with it: its process is dead, or is not known and has not been seen for a week."""
+    """Whether a file is abandoned: its process is dead, or unknown and a week has passed since it was written."""
     state = owner_state(left.name)
     try:
         return state == "dead" or (state == "unknown" and time.time() - left.stat().st_mtime > WEEK)
@@ -113,7 +114,7 @@ def _is_over(left: Path) -> bool:
 
 
 def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
-    """The local copy of a stored file: from the cache if it is there and whole, else downloaded."""
+    """The cached copy of a stored file, downloaded if it is missing or damaged."""
     copy = _place(file)
     with _locked(fcntl.LOCK_SH):
         note_use(cache_folder(), file.sha256)
@@ -126,17 +127,17 @@ def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
         if found != file.sha256:
             raise ArtifactDamagedError(f"{path} has sha256 {found} where its manifest says {file.sha256}")
         partial.replace(_made(copy.parent) / copy.name)
-    note_verified(copy, file)
+    note_checked(copy, file)
     return copy
 
 
 def has(file: StoredFile) -> bool:
-    """Whether there is a copy, whole or not."""
+    """Whether there is a copy; its content is not checked."""
     return _place(file).is_file()
 
 
 def keep(source: Path, file: StoredFile) -> None:
-    """Put a file that was just uploaded into the cache, since the next stage reads it; it stays where it is too."""
+    """Hard-link a file that was just uploaded into the cache, since the next stage reads it."""
     make_room(file.size)
     copy = _place(file)
     with partial_file() as partial:
@@ -145,7 +146,7 @@ def keep(source: Path, file: StoredFile) -> None:
 
 
 def make_room(wanted: int) -> None:
-    """Let those go that were used least recently until `wanted` bytes more are within the limit."""
+    """Evict least recently used files until `wanted` more bytes fit the limit."""
     with _locked(fcntl.LOCK_EX):
         files = cached_files()
         held = sum(file.size for file in files)
@@ -155,7 +156,7 @@ def make_room(wanted: int) -> None:
             excess -= _evict(files, excess)
     if excess > 0:
         logger.warning(
-            "the cache %s is %s above its size (%s): running processes use all of it",
+            "the cache %s is %s above its limit (%s): running processes use all of it",
             cache_folder(),
             size(excess),
             LIMIT,
@@ -163,7 +164,7 @@ def make_room(wanted: int) -> None:
 
 
 def clear() -> int:
-    """Remove every copy that no living process uses, and what dead ones left; the bytes that went."""
+    """Remove all copies that no running process uses, and leftovers of dead ones; the number of bytes removed."""
     with _locked(fcntl.LOCK_EX):
         _sweep()
         files = cached_files()
@@ -171,7 +172,7 @@ def clear() -> int:
 
 
 def describe() -> CacheUse:
-    """How much there is, and how much of it is in use."""
+    """Size and use of the cache."""
     files, used = cached_files(), in_use(cache_folder())
     held = sum(file.size for file in files)
     busy = sum(file.size for file in files if file.digest in used)
@@ -179,7 +180,7 @@ def describe() -> CacheUse:
 
 
 def cached_files() -> list[CachedFile]:
-    """All copies, the least recently used first."""
+    """All copies, least recently used first."""
     found = []
     for path in cache_folder().glob("files/*/*/*"):
         try:
@@ -210,9 +211,9 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _is_whole(copy: Path, file: StoredFile) -> bool:
-    """Verify a copy and date its use; a damaged one goes."""
+    """Check the digest of a copy and record the access time; remove a damaged copy."""
     try:
-        verify_file(copy, file)
+        check_file(copy, file)
         os.utime(copy, ns=(time.time_ns(), copy.stat().st_mtime_ns))
     except ArtifactDamagedError:
         copy.unlink(missing_ok=True)
@@ -222,7 +223,7 @@ def _is_whole(copy: Path, file: StoredFile) -> bool:
 
 @contextmanager
 def _locked(kind: int) -> Iterator[None]:
-    """Keep evicting and asking for files apart; the lock of a process that dies is free."""
+    """Lock the cache, so that no file is evicted while it is being looked up; the lock ends with the process."""
     with (_made(cache_folder()) / "lock").open("a") as file:
         fcntl.flock(file, kind)
         yield

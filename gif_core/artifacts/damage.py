@@ -1,7 +1,7 @@
-"""A damaged artifact goes out of use: a note beside its manifest says so, and whoever needs it makes it again.
+"""Damaged artifacts are invalidated by a note beside the manifest, so that the next run computes them again.
 
-The note, `damaged-<attempt>.json`, names the attempt whose files the manifest names. So it holds for the manifest that
-was read and for no other, whoever has replaced that one meanwhile; manifest and files stay for a person to look at.
+The note, `damaged-<attempt>.json`, names the attempt whose files the manifest lists. So it applies only to the manifest
+that was read, not to one that has replaced it meanwhile. Manifest and files stay for inspection.
 """
 
 import logging
@@ -21,37 +21,37 @@ NOTE: Final = "damaged-"
 
 
 def note_path(manifest: Manifest) -> str:
-    """Where the note lies that puts what this manifest names out of use."""
+    """Path of the note that invalidates the artifact of this manifest."""
     return f"{manifest.stage}/{manifest.key}/{NOTE}{manifest.attempt}.json"
 
 
 @contextmanager
 def condemning(store: "ArtifactStore") -> Iterator[None]:
-    """While a run reads: what proves damaged is put out of use, since nobody would make it again otherwise."""
+    """Invalidate artifacts that prove damaged inside the block, so that the next run computes them again."""
     try:
         yield
     except FileDamagedError as error:
         with store.storage.hurried():
             condemn(store, error)
-        raise error.with_advice("it is out of use from now on: run again, and it is made again") from error
+        raise error.with_advice("it is now marked as damaged: run again to compute it again") from error
 
 
 def condemn(store: "ArtifactStore", error: FileDamagedError) -> None:
-    """Put the artifact out of use that was read, and others of its stage with the same file if theirs is damaged too.
+    """Invalidate the artifact that was read, and others of its stage whose copy of the same file is damaged too.
 
-    They may share it: a grown artifact takes files of an earlier one over, on a disk as links.
+    Artifacts may share a file: an extended artifact carries files of an earlier one over, on a disk as hard links.
     """
     for manifest in store.manifests(error.ref.stage):
         for file in manifest.files:
             if (file.name, file.sha256) == (error.file.name, error.file.sha256) and _is_damaged(
                 store.storage, manifest, file, error
             ):
-                logger.warning("%s/%s is damaged, and out of use from now on", manifest.stage, manifest.key[:12])
+                logger.warning("%s/%s is damaged and will be computed again", manifest.stage, manifest.key[:12])
                 store.storage.replace(note_path(manifest), f"{error}\n".encode())
 
 
 def stored_fault(storage: Storage, path: str, file: StoredFile) -> str | None:
-    """What is wrong with a file where it is stored; the read cache has no say."""
+    """The fault of a stored file, if there is one; the local cache is not used."""
     try:
         found = storage.sha256(path)
     except FileNotFoundError:

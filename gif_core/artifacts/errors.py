@@ -1,36 +1,36 @@
-"""What can be wrong with an artifact, said so that a person knows what to do."""
+"""Errors of the artifact store. Messages say what is wrong and what to do."""
 
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.errors import GifError
 
 
 class ArtifactMissingError(GifError, LookupError):
-    """There is no such artifact in the store."""
+    """The store has no such artifact."""
 
 
 class ArtifactDamagedError(GifError, RuntimeError):
-    """A stored file is missing or is not what its manifest says."""
+    """A stored file is missing or differs from its manifest."""
 
 
 class FileDamagedError(ArtifactDamagedError):
-    """A file of a published artifact is not what its manifest says, read twice."""
+    """A file of a published artifact differs from its manifest, on two reads."""
 
     def __init__(self, ref: ArtifactRef, attempt: str, file: StoredFile, fault: str, advice: str) -> None:
-        """`attempt` is the one whose files the manifest named that was read."""
+        """`attempt` is the attempt whose files the manifest listed."""
         super().__init__(ref, attempt, file, fault, advice)
         self.ref, self.attempt, self.file, self.fault, self.advice = ref, attempt, file, fault, advice
 
     def __str__(self) -> str:
-        """What is damaged, and what to do."""
+        """The damaged file, the fault, and what to do."""
         return f"{self.file.name} of {self.ref}: {self.fault}; {self.advice}"
 
     def with_advice(self, advice: str) -> "FileDamagedError":
-        """The same damage, and something else to do."""
+        """The same error with other advice."""
         return FileDamagedError(self.ref, self.attempt, self.file, self.fault, advice)
 
 
 class PublishedMeanwhileError(GifError):
-    """Another run, with which this one shared the work, has published the artifact: there is nothing left to do."""
+    """Another run that shared the work has published the artifact: there is nothing left to do."""
 
 
 class StoreError(GifError, OSError):
@@ -38,12 +38,12 @@ class StoreError(GifError, OSError):
 
 
 class StoreRefusedError(StoreError):
-    """The store answers, and says no: asking again would not help."""
+    """The store rejects the request; a retry would not help."""
 
 
 class StoreAwayError(StoreError):
-    """The store has not answered for as long as one was to wait."""
+    """The store has not answered within the time limit."""
 
 
 class DiskFullError(GifError, OSError):
-    """There is no room left where an artifact is being written."""
+    """The disk to which an artifact is written is full."""

@@ -1,4 +1,4 @@
-"""Verification of everything stored, and removal of what dead attempts left behind."""
+"""`gif artifacts verify` and `gif artifacts gc`: checking all stored files, and removing leftovers of dead attempts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
 PARTS_KEPT = 7
-"""Times longer than other leftovers that parts are kept, for a killed run to go on with."""
+"""Parts and checkpoints are kept this many times longer than other leftovers, so that a killed run can resume."""
 RESULTS: Final = "prefect"
-"""Where Prefect's results lie."""
+"""Folder of Prefect's results."""
 RESULTS_KEPT = 30
-"""Days that they are kept."""
+"""Days for which Prefect's results are kept."""
 SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS, PARTS)
-"""Where files lie that are written whole under a hidden name, which says who writes, and then named."""
+"""Folders of files that are written under a hidden name with the writer's id and then renamed."""
 PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
-"""The stages that are made in parts."""
+"""Stages that are computed in parts."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One stored file, and what is wrong with it if anything."""
+    """One stored file, and its fault if there is one."""
 
     artifact: str
     name: str
@@ -41,31 +41,31 @@ class Checked:
 
 @dataclass(frozen=True)
 class Leftover:
-    """An attempt's folder, or a stray file, that no manifest names."""
+    """An attempt's folder, or a file, that no manifest refers to."""
 
     path: str
     size: int
     upload: FoundUpload | None = None
-    """Set for a file that was never put together from its parts."""
+    """Set for an unfinished multipart upload."""
 
 
 @dataclass
 class Attempt:
-    """What lies in one attempt's folder."""
+    """The content of one attempt's folder."""
 
     size: int = 0
     touched: float = 0.0
     unfinished: bool = False
 
     def add(self, file: FoundFile) -> None:
-        """Count one more file."""
+        """Count a file."""
         self.size += file.size
         self.touched = max(self.touched, file.modified)
         self.unfinished |= file.path.endswith(f"/{MARKER}")
 
 
 def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[Checked]:
-    """Read every file of these artifacts and compare it with its manifest."""
+    """Read every file of these artifacts and compare it with the manifest."""
     for ref in refs:
         try:
             artifact = store.open(ref)
@@ -78,11 +78,11 @@ def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:
-    """Attempts that no manifest names and that nobody needs any more.
+    """Files and folders of the store that no manifest refers to and no process needs.
 
-    What a process of this machine left when it died goes at once; what a living one has goes never. Attempts of
-    other machines, and those that were published and then replaced (somebody may still be reading them), go when
-    nothing has happened to them for `older_than` seconds by the store's own clock.
+    Leftovers of dead processes of this machine count at once, those of running processes never. Attempts of other
+    machines, and published attempts that were replaced (they may still be read), count when they have not changed for
+    `older_than` seconds by the store's clock.
     """
     attempts: dict[str, Attempt] = {}
     for stage in STAGES:
@@ -109,7 +109,7 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
 
 
 def _leases(store: ArtifactStore, before: float) -> tuple[list[Leftover], set[str]]:
-    """Leases of the dead and those that nobody has renewed for long; and attempts of all others' holders."""
+    """Leases that have ended (dead holder, or not renewed since `before`), and the artifacts of all other leases."""
     modified = {file.path: file.modified for file in store.storage.find(LEASES)}
     ended, held = [], set()
     for lease in find_leases(store.storage):
@@ -122,7 +122,7 @@ def _leases(store: ArtifactStore, before: float) -> tuple[list[Leftover], set[st
 
 
 def _old_uploads(store: ArtifactStore, held: set[str], before: float) -> Iterator[Leftover]:
-    """Uploads in parts that were never put together."""
+    """Multipart uploads that were never completed."""
     for upload in store.storage.find_uploads():
         owner = owner_state(upload.path.split("/")[2]) if upload.path.count("/") > 2 else "unknown"
         if owner == "dead" or (owner == "unknown" and _is_for(upload.path) not in held and upload.begun < before):
@@ -130,7 +130,7 @@ def _old_uploads(store: ArtifactStore, held: set[str], before: float) -> Iterato
 
 
 def _old_checkpoints(store: ArtifactStore, held: set[str], before: float) -> Iterator[Leftover]:
-    """Checkpoints of computations that nobody is at, and that nobody has carried on for long."""
+    """Checkpoints of artifacts without a lease that have not changed since `before`."""
     found: dict[str, Attempt] = {}
     for file in store.storage.find(CHECKPOINTS):
         found.setdefault("/".join(file.path.split("/")[:3]), Attempt()).add(file)
@@ -140,20 +140,20 @@ def _old_checkpoints(store: ArtifactStore, held: set[str], before: float) -> Ite
 
 
 def _is_for(path: str) -> str:
-    """The artifact, `stage/key`, that a file of an attempt or of a checkpoint is for."""
+    """The artifact, `stage/key`, of a file of an attempt or a checkpoint."""
     stage, key = (*path.removeprefix(f"{CHECKPOINTS}/").split("/"), "")[:2]
     return f"{stage}/{key.partition('-')[0]}"
 
 
 def _old_results(store: ArtifactStore, before: float) -> Iterator[Leftover]:
-    """Results of Prefect's runs that nobody will ask for any more."""
+    """Old results of Prefect's runs."""
     for file in store.storage.find(RESULTS):
         if file.modified < before and not _is_unnamed(file.path):
             yield Leftover(file.path, file.size)
 
 
 def _half_written(store: ArtifactStore, before: float) -> Iterator[Leftover]:
-    """Small files of a disk whose writers died before they had their names."""
+    """Small files whose writers died before renaming them."""
     for folder in SMALL_FILES:
         for file in store.storage.find(folder):
             owner = _owner(file.path)
@@ -166,14 +166,14 @@ def _is_unnamed(path: str) -> bool:
 
 
 def _owner(path: str) -> State:
-    """State of the process whose attempt this is, or that began to write it."""
+    """State of the process that wrote an attempt or a hidden file."""
     return owner_state(path.rpartition("." if _is_unnamed(path) else "/")[2])
 
 
 def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[Leftover]:
-    """Parts that no artifact was made of.
+    """Parts that no artifact refers to.
 
-    All stay while a run goes on, unless it has said nothing for a week, and when it cannot be told what is in use.
+    All parts stay while a run is active (unless it was silent for a week), and while some manifest cannot be read.
     """
     if going_on(store, now - PARTS_KEPT * DAY):
         return
@@ -196,7 +196,7 @@ def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: fl
 
 
 def remove_leftovers(store: ArtifactStore, leftovers: list[Leftover]) -> None:
-    """Delete what `find_leftovers` found, and drafts that died on this machine."""
+    """Delete what `find_leftovers` found, and drafts of dead processes of this machine."""
     for leftover in leftovers:
         if leftover.upload:
             store.storage.abort_upload(leftover.upload)
@@ -206,7 +206,7 @@ def remove_leftovers(store: ArtifactStore, leftovers: list[Leftover]) -> None:
 
 
 def _published_places(store: ArtifactStore) -> set[str]:
-    """What manifests name; all there is beside a manifest that cannot be read."""
+    """Paths that manifests refer to, and everything beside a manifest that cannot be read."""
     places = set()
     for ref in store.refs():
         folder = f"{ref.stage}/{ref.key}"

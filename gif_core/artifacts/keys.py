@@ -1,4 +1,4 @@
-"""The name of an artifact: a digest of everything that its content depends on."""
+"""The key of an artifact: a digest of everything that its content depends on."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from schemas.stages import VERSIONS, StageName
 
 
 def artifact_key(stage: StageName, settings: Mapping[str, Any], inputs: Mapping[StageName, str]) -> str:
-    """sha256 over the stage, the version of its results, its settings and the keys of its inputs."""
+    """SHA-256 of the stage, its version, its settings and the keys of its inputs."""
     parts = {"stage": stage, "version": VERSIONS[stage], "settings": settings, "inputs": inputs}
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def content_of(inputs: Mapping[StageName, MadeFrom]) -> str:
-    """sha256 over what the inputs hold: a key names them, but one that is made again may come out different."""
+    """SHA-256 of the inputs' content: an input that is computed again under the same key may differ."""
     digests = json.dumps({name: source.digest for name, source in sorted(inputs.items())})
     return hashlib.sha256(digests.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Who is making an artifact: a lease that its holder renews, so that no other run makes the same meanwhile.
+"""Leases: the run that computes an artifact renews one, so that other runs wait instead of computing the same.
 
-A lease is a file `leases/<stage>-<key>-<number>`, created conditionally; the one with the highest number counts. It
-saves work and decides nothing: what is published is decided by the manifest alone.
+A lease is a file `leases/<stage>-<key>-<number>`, created conditionally; the highest number is valid. Leases only save
+work: the manifest alone decides what is published.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Final
 from gif_core.artifacts.attempts import attempt_name, owner_state
 from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.storage import Storage
-from gif_core.runtime import carrying_on
+from gif_core.runtime import with_log_fields
 from schemas.artifacts import ArtifactRef
 
 logger = logging.getLogger(__name__)
@@ -26,13 +26,14 @@ NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{64}-(\d{6})")
 POLL_SECONDS = 1.0
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 45.0
-"""A lease of another machine that was not renewed for so long is nobody's."""
-TELL_SECONDS = 60.0
+"""A lease that was not renewed for this long has ended."""
+REPORT_SECONDS = 60.0
+"""Time between two log lines while waiting for another run."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One lease as it was read."""
+    """The content of one lease file."""
 
     path: str
     number: int
@@ -40,13 +41,13 @@ class Lease:
 
     @property
     def artifact(self) -> str:
-        """The folder of what is being made, `stage/key`."""
+        """The folder of the artifact, `stage/key`."""
         stage, key, _ = self.path.rpartition("/")[2].split("-")
         return f"{stage}/{key}"
 
     @property
     def holder(self) -> str:
-        """Host, process and a random part."""
+        """Name of the holder: host, process and random digits."""
         try:
             return str(json.loads(self.content)["holder"])
         except (ValueError, KeyError, TypeError):
@@ -55,12 +56,12 @@ class Lease:
 
 @contextmanager
 def only_one(storage: Storage, ref: ArtifactRef) -> Iterator[None]:
-    """Hold the lease of an artifact, once whoever holds it has let go, died, or fallen silent."""
+    """Hold the lease of an artifact, after waiting until no other process holds it."""
     holder = attempt_name()
     lease = _take(storage, ref, holder)
     ended = Event()
     renewing = Thread(
-        target=carrying_on(_renew), args=(storage, ref, lease, holder, ended), daemon=True, name="gif-lease"
+        target=with_log_fields(_renew), args=(storage, ref, lease, holder, ended), daemon=True, name="gif-lease"
     )
     renewing.start()
     try:
@@ -87,29 +88,29 @@ def _take(storage: Storage, ref: ArtifactRef, holder: str) -> Lease:
 
 
 class _Watch:
-    """Whether a lease is still renewed, by this process's own clock: no two clocks are ever compared."""
+    """Watches whether a lease is renewed, by this process's clock only: clocks of machines are never compared."""
 
     def __init__(self) -> None:
         self.seen: Lease | None = None
-        self.since = self.last = self.told = 0.0
+        self.since = self.last = self.reported = 0.0
 
     def is_over(self, lease: Lease, ref: ArtifactRef) -> bool:
-        """Whether its holder is dead, or was silent all the time while the store could be asked."""
+        """Whether the holder is dead, or has not renewed the lease for `STALE_SECONDS` of uninterrupted watching."""
         now = time.monotonic()
         if lease != self.seen or now - self.last > RENEW_SECONDS:
             self.seen, self.since = lease, now
         self.last = now
         if owner_state(lease.holder) == "dead" or now - self.since > STALE_SECONDS:
-            logger.warning("%s was being made by %s, which is gone: taking over", ref, lease.holder)
+            logger.warning("%s was being computed by %s, which has ended: taking over", ref, lease.holder)
             return True
-        if not self.told or now - self.told > TELL_SECONDS:
-            self.told = now
-            logger.warning("%s is being made by another run, %s: waiting for it", ref, lease.holder)
+        if not self.reported or now - self.reported > REPORT_SECONDS:
+            self.reported = now
+            logger.warning("%s is being computed by another run, %s: waiting for it", ref, lease.holder)
         return False
 
 
 def find_leases(storage: Storage, artifact: str = "") -> Iterator[Lease]:
-    """All leases there are, or those of one artifact."""
+    """All leases, or those of one artifact."""
     for file in storage.find(LEASES):
         named = NAME.fullmatch(file.path.rpartition("/")[2])
         if named and file.path.startswith(f"{LEASES}/{artifact.replace('/', '-')}"):
@@ -123,14 +124,14 @@ def _newest(storage: Storage, ref: ArtifactRef) -> Lease | None:
 
 
 def _renew(storage: Storage, ref: ArtifactRef, lease: Lease, holder: str, ended: Event) -> None:
-    """Count on in the lease while the work goes on."""
+    """Increment the counter in the lease file until the work ends."""
     renewals = 0
     while not ended.wait(RENEW_SECONDS):
         renewals += 1
         try:
             newest = _newest(storage, ref)
             if newest is None or newest.holder != holder:
-                logger.warning("%s was taken over by another run: both go on, and the first to end publishes", ref)
+                logger.warning("another run has taken over %s: both continue, and the first to finish publishes", ref)
                 return
             storage.replace(lease.path, _content(holder, renewals))
         except OSError as error:
@@ -138,13 +139,13 @@ def _renew(storage: Storage, ref: ArtifactRef, lease: Lease, holder: str, ended:
 
 
 def _release(storage: Storage, ref: ArtifactRef, lease: Lease, holder: str) -> None:
-    """Remove it, and those of the dead before it."""
+    """Remove this lease and ended ones with lower numbers."""
     try:
         for found in list(find_leases(storage, f"{ref.stage}/{ref.key}")):
             if found.number < lease.number or found.holder == holder:
                 storage.remove(found.path)
     except StoreError as error:
-        logger.warning("%s could not be removed, and ends by itself: %s", lease.path, error)
+        logger.warning("%s could not be removed and will expire: %s", lease.path, error)
 
 
 def _content(holder: str, renewals: int) -> bytes:

@@ -1,11 +1,11 @@
-"""What listings of a store tell."""
+"""Entries of a store's listings: files and unfinished uploads."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file seen in a listing: its path below the root, its size, and when it was written by the store's clock."""
+    """A file: its path below the root, its size, and when it was written by the store's clock."""
 
     path: str
     size: int
@@ -14,7 +14,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class FoundUpload:
-    """A file on its way in parts: where it is to be, the server's name for the upload, and when it was begun."""
+    """An unfinished multipart upload: target path, upload id, and start time."""
 
     path: str
     name: str

@@ -1,4 +1,4 @@
-"""Metrics of training and evaluation as one long table: stage, step, name, value."""
+"""Metrics of training and evaluation as a Parquet table: stage, step, name, value."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,17 +15,17 @@ ROWS_IN_MEMORY = 100_000
 
 
 class MetricsWriter:
-    """Writes a Parquet table of metrics as they come; only the newest rows are held in memory."""
+    """Writes metrics to a Parquet file in batches, with few rows in memory."""
 
     def __init__(self, path: Path, stage: StageName) -> None:
-        """Open the file."""
+        """Create the file."""
         self.writer, self.stage = pq.ParquetWriter(path, METRICS), stage
         self.steps: list[int | None] = []
         self.names: list[str] = []
         self.values: list[float] = []
 
     def add(self, step: int | None, metrics: Mapping[str, float]) -> None:
-        """One row per metric; metrics of no particular step have none."""
+        """Add one row per metric; `step` is None for metrics of the whole stage."""
         self.steps += [step] * len(metrics)
         self.names += metrics.keys()
         self.values += metrics.values()
@@ -38,12 +38,12 @@ class MetricsWriter:
         self.steps, self.names, self.values = [], [], []
 
     def __enter__(self) -> Self:
-        """Use as a context: the file is whole when it ends."""
+        """The file is complete when the context ends."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is left and close."""
+        """Write the remaining rows and close the file."""
         self._flush()
         self.writer.close()

@@ -1,4 +1,4 @@
-"""Which published artifacts may go: those that no kept run, no tag, no champion, and nothing made from them needs."""
+"""`gif artifacts prune`: removing published artifacts that no kept run, tag or champion needs."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -19,21 +19,21 @@ from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
 WEEK: Final = 7 * 24 * 3600.0
-"""A run that has not ended and has said nothing for so long is taken for dead, unless it holds a lease."""
+"""An active run without a sign of life for this long counts as dead, unless it holds a lease."""
 Place = tuple[StageName, str]
 
 
 class StoreInUseError(GifError):
-    """Somebody is at work, and it cannot be told what is needed."""
+    """A run is active, so it is not known which artifacts are needed."""
 
 
 def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta = timedelta()) -> list[Manifest]:
-    """Artifacts that the newest runs, tags, champions and what those were made from do not need, the newest first."""
+    """Artifacts that the newest runs, tags, champions and their inputs do not need, newest first."""
     _refuse_while_in_use(store)
     manifests = store.manifests()
     if len(manifests) < len(store.refs()):
         raise GifError(
-            "some manifests cannot be read, so nobody knows what is needed: 'gif artifacts verify' names them"
+            "some manifests cannot be read, so it is not known what is needed: 'gif artifacts verify' lists them"
         )
     runs = [run for run in list_runs(store) if run.stages]
     kept = [*runs[:keep_runs], *(run for run in runs[keep_runs:] if run.state == "running")]
@@ -45,13 +45,13 @@ def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta
 
 
 def remove_unneeded(store: ArtifactStore, unneeded: Iterable[Manifest]) -> list[Manifest]:
-    """Remove these artifacts, manifest first; what went. A run that begins meanwhile ends it."""
+    """Remove these artifacts, manifest first, and return the removed ones. It stops when a run starts meanwhile."""
     runs, gone = _names_of_runs(store), list[Manifest]()
     for manifest in unneeded:
         ref = store.ref(manifest.stage, manifest.key)
         with only_one(store.storage, ref):
             if _names_of_runs(store) != runs:
-                logger.warning("a run has begun meanwhile: what is left stays")
+                logger.warning("a run has started meanwhile: the remaining artifacts stay")
                 break
             with suppress(ArtifactMissingError):
                 if store.open(ref).manifest == manifest:
@@ -61,20 +61,20 @@ def remove_unneeded(store: ArtifactStore, unneeded: Iterable[Manifest]) -> list[
 
 
 def _refuse_while_in_use(store: ArtifactStore) -> None:
-    """What a run reads that was told to begin in the middle is written down nowhere, so all stays while one goes on."""
+    """Raise while a run is active: the inputs of a run that starts at a later stage are not recorded anywhere."""
     runs = going_on(store, store.storage.now() - WEEK)
     holders = {lease.holder for lease in find_leases(store.storage) if owner_state(lease.holder) != "dead"}
     if runs or holders:
         names = ", ".join([*runs, *sorted(holders)])
         raise StoreInUseError(
-            f"a run is going on ({names}): prune when it has ended ('gif artifacts gc' sweeps old leases)"
+            f"a run is active ({names}): prune when it has ended ('gif artifacts gc' removes old leases)"
         )
 
 
 def _with_lineage(roots: set[Place], manifests: Mapping[Place, Manifest]) -> set[Place]:
-    """These and all that they were made from, and code vectors and codes that they extend.
+    """The roots, all their inputs, and the code vectors and codes that they extend.
 
-    What those were made from may go, and so may a model from whose weights another was trained.
+    Inputs of extended artifacts are not needed, nor is the model from whose weights another was trained.
     """
     needed, waiting = set[Place](), list(roots)
     while waiting:

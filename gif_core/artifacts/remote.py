@@ -1,4 +1,4 @@
-"""Object storage through fsspec: small requests that are repeated, and large files in parts, several at once."""
+"""Object storage through fsspec: retried requests, and large files transferred in concurrent parts."""
 
 import hashlib
 import os
@@ -17,13 +17,14 @@ from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import StoreError
 from gif_core.artifacts.listing import FoundFile, FoundUpload
 from gif_core.artifacts.retry import Patience
-from gif_core.runtime import carrying_on
+from gif_core.runtime import with_log_fields
 from schemas.addresses import CREDENTIALS
 
 PART_BYTES: Final = 16 * 2**20
 MOST_PARTS: Final = 10_000
+"""S3's limit of parts per upload."""
 AT_ONCE: Final = 8
-"""Parts on their way at any time; with `PART_BYTES` it bounds the memory of transfers."""
+"""Parts in flight; together with `PART_BYTES` it bounds the memory of transfers."""
 S3_OPTIONS: Final[dict[str, Any]] = {
     "max_concurrency": 1,
     "config_kwargs": {
@@ -33,17 +34,17 @@ S3_OPTIONS: Final[dict[str, Any]] = {
         "max_pool_connections": 4 * AT_ONCE,
     },
 }
-"""Repetition and parallel parts are ours: no layer below repeats what it does not tell of.
+"""Retries and concurrent parts are implemented here, so they are off in the layers below.
 
-The time to wait for an answer runs while a part goes up, so it must do for all parts at once on a slow line.
+The read timeout includes the upload of a part, so it must suffice for all concurrent parts on a slow connection.
 """
 
 
 class RemoteStorage:
-    """A put is atomic there, and a conditional put creates exclusively."""
+    """Object storage: a put is atomic, and a conditional put creates exclusively."""
 
     def __init__(self, url: str) -> None:
-        """Open the file system of `url`; credentials and end point come from the environment."""
+        """Open the file system of `url`; credentials and endpoint come from environment variables."""
         self.is_s3 = url.startswith(("s3://", "s3a://"))
         options = S3_OPTIONS | {"endpoint_url": _endpoint()} if self.is_s3 else {}
         self.fs, self.root = fsspec.url_to_fs(url, use_listings_cache=False, **options)
@@ -54,25 +55,25 @@ class RemoteStorage:
         self._threads = ThreadPoolExecutor(AT_ONCE, "gif-transfer")
 
     def hurried(self) -> AbstractContextManager[None]:
-        """Meanwhile requests that fail are repeated for a moment only."""
+        """Inside the block, failed requests are retried only briefly."""
         return self.patience.hurried()
 
     def now(self) -> float:
-        """The time by the store's own clock, which dates its files."""
+        """The time by the store's clock, which dates its files."""
         if not self.is_s3:
             return time.time()
         answer = self.patience(self.fs.call_s3, "head_bucket", Bucket=self.fs.split_path(self.root)[0])
         return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp()
 
     def read(self, path: str) -> bytes:
-        """The whole content; FileNotFoundError when there is none."""
+        """The content of a file; FileNotFoundError if it does not exist."""
         content: bytes = self.patience(self.fs.cat_file, self._at(path))
         return content
 
     def create(self, path: str, content: bytes) -> None:
-        """Write a file that must not exist yet; FileExistsError when somebody was first.
+        """Write a file that must not exist yet; FileExistsError if it does.
 
-        When an answer was lost, the file that the next request finds is our own: `content` must name its writer.
+        After a lost answer the retry finds this writer's own file, so `content` must be unique to the writer.
         """
         try:
             self.patience(self.fs.pipe_file, self._at(path), content, mode="create")
@@ -83,24 +84,24 @@ class RemoteStorage:
                 raise FileExistsError(f"{self._at(path)} exists already") from None
 
     def _read_if_there(self, path: str) -> bytes | None:
-        """The content, or None when whoever was first has removed it meanwhile."""
+        """The content, or None if the file was removed meanwhile."""
         try:
             return self.read(path)
         except FileNotFoundError:
             return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file whether it exists or not; readers see the old or the new one, whole."""
+        """Write or overwrite a file; readers see either the old or the new content."""
         self.patience(self.fs.pipe_file, self._at(path), content)
 
     def copy(self, source: str, path: str) -> None:
-        """Copy a stored file within the store; the bytes do not travel."""
+        """Copy a stored file within the store, on the server's side."""
         self.patience(self.fs.cp_file, self._at(source), self._at(path))
 
     def find(self, folder: str) -> Iterator[FoundFile]:
-        """All files below a folder, at any depth; none when it does not exist.
+        """All files below a folder, at any depth; none if it does not exist.
 
-        Some servers keep an emptied folder as an object of its own: that is no file.
+        Some servers keep an object for an empty folder: it is not counted as a file.
         """
         found: dict[str, dict[str, Any]] = self.patience(self.fs.find, self._at(folder), detail=True)
         for path, info in found.items():
@@ -111,7 +112,7 @@ class RemoteStorage:
             yield FoundFile(path.removeprefix(f"{self.root}/"), int(info["size"]), float(modified))
 
     def find_uploads(self) -> Iterator[FoundUpload]:
-        """Uploads in parts that have been begun and not ended."""
+        """Unfinished multipart uploads."""
         if not self.is_s3:
             return
         bucket, key, _ = self.fs.split_path(self.root)
@@ -122,29 +123,29 @@ class RemoteStorage:
             yield FoundUpload(path, upload["UploadId"], upload["Initiated"].timestamp())
 
     def abort_upload(self, upload: FoundUpload) -> None:
-        """Give up an upload in parts; nothing happens when it has ended."""
+        """Abort a multipart upload; no effect if it has ended."""
         bucket, key, _ = self.fs.split_path(self._at(upload.path))
         with suppress(FileNotFoundError):
             self.patience(self.fs.call_s3, "abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload.name)
 
     def remove(self, path: str) -> None:
-        """Delete a file or a whole folder; nothing happens when it is not there."""
+        """Delete a file or a folder; no effect if it does not exist."""
         with suppress(FileNotFoundError):
             self.patience(self.fs.rm, self._at(path), recursive=True)
 
     def local_path(self, path: str) -> Path | None:
-        """Where the file can be opened directly, when the storage is a local disk."""
+        """None: files of object storage cannot be opened directly."""
         return None
 
     def sha256(self, path: str) -> str:
-        """Digest of a stored file, read from where it is stored."""
+        """SHA-256 of a stored file, read from the store."""
         digest = hashlib.sha256()
         for part in self._parts(path):
             digest.update(part)
         return digest.hexdigest()
 
     def download(self, path: str, target: Path) -> str:
-        """Copy a stored file to a local path; its sha256, taken on the way."""
+        """Copy a stored file to a local path; returns its SHA-256."""
         digest = hashlib.sha256()
         with target.open("wb") as file:
             for part in self._parts(path):
@@ -153,14 +154,14 @@ class RemoteStorage:
         return digest.hexdigest()
 
     def _parts(self, path: str) -> Iterator[bytes]:
-        """The content in order, with some parts on their way ahead of the one that is wanted."""
+        """The content in order, with several parts requested ahead."""
         size: int = self.patience(self.fs.size, self._at(path))
         ahead: deque[Future[bytes]] = deque()
         try:
             for start in range(0, size, PART_BYTES):
                 ahead.append(
                     self._threads.submit(
-                        carrying_on(self.patience), self._part, path, start, min(start + PART_BYTES, size)
+                        with_log_fields(self.patience), self._part, path, start, min(start + PART_BYTES, size)
                     )
                 )
                 if len(ahead) == AT_ONCE:
@@ -174,11 +175,11 @@ class RemoteStorage:
     def _part(self, path: str, start: int, end: int) -> bytes:
         content: bytes = self.fs.cat_file(self._at(path), start=start, end=end)
         if len(content) != end - start:
-            raise ConnectionError(f"{len(content)} bytes of {path} came instead of {end - start}")
+            raise ConnectionError(f"received {len(content)} bytes of {path} instead of {end - start}")
         return content
 
     def upload(self, source: Path, path: str) -> str:
-        """Copy a local file into the store, a large one in parts; its sha256, taken meanwhile."""
+        """Copy a local file into the store, large files in parts; returns its SHA-256, computed meanwhile."""
         digest = self._threads.submit(sha256_of, source)
         if self.is_s3 and source.stat().st_size > PART_BYTES:
             self._upload_parts(source, path)
@@ -196,7 +197,7 @@ class RemoteStorage:
         try:
             for number, start in enumerate(range(0, size, length), start=1):
                 parts.append(
-                    self._threads.submit(carrying_on(self._upload_part), source, upload, number, start, length)
+                    self._threads.submit(with_log_fields(self._upload_part), source, upload, number, start, length)
                 )
             self._complete(upload, [part.result() for part in parts], path, size)
         except BaseException:
@@ -215,7 +216,7 @@ class RemoteStorage:
         return {"PartNumber": number, "ETag": answer["ETag"]}
 
     def _complete(self, upload: dict[str, str], parts: list[dict[str, Any]], path: str, size: int) -> None:
-        """Put the parts together; when an answer was lost, they may be together already."""
+        """Complete a multipart upload; after a lost answer it may be complete already."""
         try:
             self.patience(self.fs.call_s3, "complete_multipart_upload", **upload, MultipartUpload={"Parts": parts})
         except FileNotFoundError:
@@ -227,10 +228,10 @@ class RemoteStorage:
 
 
 def _endpoint() -> str | None:
-    """The server's address; one with credentials would end up in logs, and no signed request can be made to it."""
+    """The server's address. One with credentials is rejected: they would end up in logs."""
     given = os.environ.get("AWS_ENDPOINT_URL")
     if given and CREDENTIALS.search(given):
-        raise StoreError("AWS_ENDPOINT_URL carries credentials: give them in AWS_ACCESS_KEY_ID, not in the address")
+        raise StoreError("AWS_ENDPOINT_URL contains credentials: pass them in AWS_ACCESS_KEY_ID, not in the address")
     return given
 
 

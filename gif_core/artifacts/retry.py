@@ -1,4 +1,4 @@
-"""Asking a store again that does not answer: for how long, and which of its errors that can help with."""
+"""Retries of requests to a store: which errors are retried, for how long, and what the final error says."""
 
 import logging
 import os
@@ -22,6 +22,7 @@ P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
 SECONDS: Final = "GIF_STORE_PATIENCE"
+"""Environment variable with the time limit of retries in seconds."""
 DEFAULT_SECONDS: Final = 300.0
 HURRIED_SECONDS: Final = 2.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
@@ -43,7 +44,7 @@ PASSING_CODES: Final = {
     "BadDigest",
     "XAmzContentSHA256Mismatch",
 }
-"""Answers below 500 that another request may not get: bytes damaged or lost on the way, and writers in turn."""
+"""Error codes below status 500 that a retry may resolve: damaged or lost bytes, and concurrent writers."""
 _jitter = random.Random()
 
 
@@ -53,19 +54,19 @@ def patience_seconds() -> float:
     try:
         return float(given) if given else DEFAULT_SECONDS
     except ValueError:
-        raise ValueError(f"{SECONDS} is a number of seconds, not {given!r}") from None
+        raise ValueError(f"{SECONDS} must be a number of seconds, not {given!r}") from None
 
 
 class Patience:
-    """Repeats requests to one store until it answers, or until nothing but errors has come for a stated time."""
+    """Retries requests to one store until one succeeds or the time limit is reached."""
 
     def __init__(self, url: str) -> None:
-        """Each request has the whole patience."""
+        """The time limit applies to each request."""
         self.url, self.seconds = url, patience_seconds()
-        self._hurry, self._told = Event(), 0.0
+        self._hurry, self._reported = Event(), 0.0
 
     def __call__(self, request: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """The answer; what no repetition mends is raised at once."""
+        """The answer to a request; errors that a retry cannot resolve are raised at once."""
         began, pauses = time.monotonic(), _pauses()
         while True:
             try:
@@ -80,7 +81,7 @@ class Patience:
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Meanwhile nobody waits longer than a moment: there is something to tell the person first."""
+        """Inside the block, requests are retried only briefly, for instance while an error waits to be shown."""
         nested = self._hurry.is_set()
         self._hurry.set()
         try:
@@ -92,19 +93,19 @@ class Patience:
     def _pause(self, seconds: float, waited: float, error: Exception) -> None:
         limit = min(HURRIED_SECONDS, self.seconds) if self._hurry.is_set() else self.seconds
         if waited >= limit:
-            advice = f"run the same command again when it does ({SECONDS} says how long to wait)"
+            advice = f"run the same command again when it does ({SECONDS} sets how long to wait)"
             said = hide_credentials(str(error))
             raise StoreAwayError(f"{self.url} has not answered for {waited:.0f} s: {said}; {advice}") from error
         seconds = min(seconds, limit - waited)
-        if time.monotonic() - self._told > 1.0:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported > 1.0:
+            self._reported = time.monotonic()
             said = hide_credentials(str(error))
             logger.warning("%s: trying again in %.1f s (%s)", _what_happened(error), seconds, said)
         time.sleep(seconds) if self._hurry.is_set() else self._hurry.wait(seconds)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether asking again can help: no connection, no answer in time, half of one, or the server's own fault."""
+    """Whether a retry can help: no connection, timeout, incomplete answer, or a server error."""
     status, code = _answer(error)
     if status is not None:
         return status >= 500 or status == 429 or code in PASSING_CODES
@@ -112,7 +113,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _pauses() -> Iterator[float]:
-    """Twice as long each time, and never the same for all who wait."""
+    """Exponential backoff with jitter."""
     pause = FIRST_PAUSE
     while True:
         yield pause * _jitter.uniform(0.5, 1.0)
@@ -120,7 +121,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _answer(error: BaseException) -> tuple[int | None, str]:
-    """Status and code of the answer that the error stands for, if there was one."""
+    """HTTP status and error code of the answer that caused the error, if there was one."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
         if isinstance(response, dict) and "ResponseMetadata" in response:
@@ -134,12 +135,12 @@ def _what_happened(error: BaseException) -> str:
 
 
 def _explain(error: Exception, url: str) -> StoreRefusedError | None:
-    """An error that says what to do, where one can."""
+    """An error with advice, for causes that are known."""
     status, code = _answer(error)
     if code == "RequestTimeTooSkewed":
-        return StoreRefusedError(f"the clocks of {url} and of this machine are too far apart: set the wrong one")
+        return StoreRefusedError(f"the clocks of {url} and this machine differ too much: correct the wrong one")
     if code == "NoSuchBucket":
-        return StoreRefusedError(f"{url}: there is no such bucket; create it, or name another store")
+        return StoreRefusedError(f"{url}: there is no such bucket; create it, or choose another store")
     if isinstance(error, NoCredentialsError) or status in (401, 403):
         advice = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the block that GIF_S3_BLOCK names"
         return StoreRefusedError(f"{url} refuses access ({code or hide_credentials(str(error))}); {advice}")

@@ -1,4 +1,4 @@
-"""Run records, `runs/<run id>.json`: what each run was told and which artifacts it made or reused."""
+"""Run records, `runs/<run id>.json`: the configuration of each run and the artifacts it computed or reused."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def begin_run(store: ArtifactStore, config: RunConfig) -> RunRecord:
-    """Write down that a run has begun."""
+    """Create the record of a new run."""
     now = datetime.now(UTC)
     record = RunRecord(
         run_id=f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(2)}",
@@ -34,28 +34,28 @@ def begin_run(store: ArtifactStore, config: RunConfig) -> RunRecord:
 
 
 def save_run(store: ArtifactStore, record: RunRecord, **changes: Any) -> RunRecord:
-    """Replace a run's record by one with `changes`."""
+    """Update fields of a run's record."""
     record = record.model_copy(update=changes | {"updated_at": datetime.now(UTC)})
     store.storage.replace(f"runs/{record.run_id}.json", record.model_dump_json(indent=1).encode())
     return record
 
 
 def list_runs(store: ArtifactStore) -> list[RunRecord]:
-    """All runs whose records can be read, the newest first."""
+    """All runs with readable records, newest first."""
     paths = [file.path for file in store.storage.find("runs") if file.path.endswith(".json")]
     records = (_read(store, path) for path in sorted(paths, reverse=True))
     return [record for record in records if record is not None]
 
 
 def going_on(store: ArtifactStore, since: float) -> list[str]:
-    """Ids of the runs that have not ended, and have said something since then by the store's clock."""
-    said = {file.path: file.modified for file in store.storage.find("runs")}
+    """Ids of active runs whose records have changed since then by the store's clock."""
+    modified = {file.path: file.modified for file in store.storage.find("runs")}
     running = [run.run_id for run in list_runs(store) if run.state == "running"]
-    return [run_id for run_id in running if said.get(f"runs/{run_id}.json", since) >= since]
+    return [run_id for run_id in running if modified.get(f"runs/{run_id}.json", since) >= since]
 
 
 def find_run(store: ArtifactStore, text: str | None = None) -> RunRecord:
-    """The one run whose id begins with `text`; without it the newest that has codes, or has anything at all."""
+    """The run whose id starts with `text`; without it the newest run with codes, else the newest with any artifact."""
     runs = [run for run in list_runs(store) if (run.run_id.startswith(text) if text else run.stages)]
     if not runs:
         wanted = f"no run {text!r}" if text else "no run yet"
@@ -70,7 +70,7 @@ def _read(store: ArtifactStore, path: str) -> RunRecord | None:
     try:
         record = RunRecord.model_validate_json(store.storage.read(path))
     except (ValidationError, FileNotFoundError):
-        logger.warning("%s is not a run's record: passed over", path)
+        logger.warning("skipping %s: it is not a run's record", path)
         return None
     if record.state == "running" and process_state(record.host, record.process) == "dead":
         return record.model_copy(update={"state": "interrupted"})

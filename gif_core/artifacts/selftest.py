@@ -1,4 +1,4 @@
-"""Whether a store does what artifacts rely on: write, create only once, read, replace, list, delete."""
+"""`gif doctor`'s test of a store: write, create exclusively, read, replace, list, delete."""
 
 import secrets
 import time
@@ -12,19 +12,19 @@ FOLDER = "doctor"
 
 
 class CarelessStoreError(GifError):
-    """The store answers, but would lose or mix up artifacts."""
+    """The store answers, but could lose or mix up artifacts."""
 
 
 @dataclass(frozen=True)
 class AccessStep:
-    """One thing that the store was asked to do, and how long it took."""
+    """One tested operation, and its duration."""
 
     name: str
     seconds: float
 
 
 def try_store(address: str) -> Iterator[AccessStep]:
-    """Do everything once with a small file, which is gone at the end; what goes wrong is raised as it comes."""
+    """Run every operation once on a small file, which is removed at the end; failures are raised."""
     storage, path = open_storage(address), f"{FOLDER}/{secrets.token_hex(8)}"
     with storage.hurried():
         yield from _try_everything(storage, path)
@@ -49,14 +49,14 @@ def _timed(name: str, act: Callable[[], None]) -> AccessStep:
 
 
 def _check_exclusive(storage: Storage, path: str) -> None:
-    """A second conditional create must fail, and must leave the first content alone."""
+    """A second conditional create must fail and must not change the content."""
     try:
         storage.create(path, b"other")
     except FileExistsError:
         _check_content(storage, path, b"first")
         return
     raise CarelessStoreError(
-        "it overwrites files that were to be created only if they are not there (If-None-Match): two runs could "
+        "it overwrites files that are to be created only if they do not exist (If-None-Match): two runs could "
         "publish over each other. AWS S3, SeaweedFS and MinIO honour it; 'rclone serve s3' does not"
     )
 
@@ -64,7 +64,7 @@ def _check_exclusive(storage: Storage, path: str) -> None:
 def _check_content(storage: Storage, path: str, content: bytes) -> None:
     found = storage.read(path)
     if found != content:
-        raise CarelessStoreError(f"it gave back {found!r} where {content!r} had been written")
+        raise CarelessStoreError(f"it returned {found!r} after {content!r} was written")
 
 
 def _check_listing(storage: Storage, path: str, size: int) -> None:

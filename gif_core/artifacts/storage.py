@@ -1,4 +1,4 @@
-"""The few file operations the store is built on, for local disks; `remote` has them for object storage."""
+"""The file operations on which the store is built, for local disks; `remote` implements them for object storage."""
 
 import os
 import shutil
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class LocalStorage:
-    """A folder. A hard link creates exclusively and a rename replaces, each with the content whole."""
+    """A folder: a hard link creates a file exclusively and a rename replaces it, both atomically."""
 
     def __init__(self, root: Path) -> None:
-        """Use `root`, which is made when the first file is written."""
+        """Use the folder `root`, which the first write creates."""
         self.root = root.expanduser().absolute()
         self.url = self.root.as_uri()
 
     def hurried(self) -> AbstractContextManager[None]:
-        """A disk answers or fails: there is nobody to wait for."""
+        """No effect: operations on a disk are not retried."""
         return nullcontext()
 
     def now(self) -> float:
-        """The time by the clock that dates the files: another machine's, where the folder is mounted from one."""
+        """The time by the clock that dates the files: the file server's, for a network folder."""
         if not self.root.is_dir():
             return time.time()
         probe = self._write_aside(self.root / "leases" / "clock", b"")
@@ -41,11 +41,11 @@ class LocalStorage:
             probe.unlink()
 
     def read(self, path: str) -> bytes:
-        """The whole content; FileNotFoundError when there is none."""
+        """The content of a file; FileNotFoundError if it does not exist."""
         return (self.root / path).read_bytes()
 
     def create(self, path: str, content: bytes) -> None:
-        """Write a file that must not exist yet; FileExistsError when somebody was first."""
+        """Write a file that must not exist yet; FileExistsError if it does."""
         target = self.root / path
         temporary = self._write_aside(target, content)
         try:
@@ -55,24 +55,24 @@ class LocalStorage:
         sync_folder(target.parent)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file whether it exists or not; readers see the old or the new one, whole."""
+        """Write or overwrite a file; readers see either the old or the new content."""
         target = self.root / path
         self._write_aside(target, content).replace(target)
         sync_folder(target.parent)
 
     def upload(self, source: Path, path: str) -> str:
-        """Copy a local file into the store; its sha256."""
+        """Copy a local file into the store; returns its SHA-256."""
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, self.root / path)
         return sha256_of(source)
 
     def download(self, path: str, target: Path) -> str:
-        """Copy a stored file to a local path; its sha256."""
+        """Copy a stored file to a local path; returns its SHA-256."""
         shutil.copyfile(self.root / path, target)
         return sha256_of(target)
 
     def copy(self, source: str, path: str) -> None:
-        """A second name for a stored file, which nobody changes; a copy where the disk knows no links."""
+        """Hard-link a stored file (files never change), or copy it where the disk does not support links."""
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(self.root / source, self.root / path)
@@ -82,7 +82,7 @@ class LocalStorage:
             shutil.copyfile(self.root / source, self.root / path)
 
     def find(self, folder: str) -> Iterator[FoundFile]:
-        """All files below a folder, at any depth; none when it does not exist."""
+        """All files below a folder, at any depth; none if it does not exist."""
         for directory, _, names in os.walk(self.root / folder):
             for name in names:
                 path = Path(directory, name)
@@ -93,18 +93,18 @@ class LocalStorage:
                 yield FoundFile(path.relative_to(self.root).as_posix(), status.st_size, status.st_mtime)
 
     def find_uploads(self) -> Iterator[FoundUpload]:
-        """None: files are written where they stay."""
+        """None: there are no multipart uploads."""
         yield from ()
 
     def abort_upload(self, upload: FoundUpload) -> None:
-        """Nothing to do."""
+        """No effect."""
 
     def sha256(self, path: str) -> str:
-        """Digest of a stored file, read from where it is stored."""
+        """SHA-256 of a stored file."""
         return sha256_of(self.root / path)
 
     def remove(self, path: str) -> None:
-        """Delete a file or a whole folder; nothing happens when it is not there."""
+        """Delete a file or a folder; no effect if it does not exist."""
         target = self.root / path
         if target.is_dir():
             shutil.rmtree(target, ignore_errors=True)
@@ -112,7 +112,7 @@ class LocalStorage:
             target.unlink(missing_ok=True)
 
     def local_path(self, path: str) -> Path | None:
-        """Where the file can be opened directly, when the storage is a local disk."""
+        """The path at which the file can be opened directly."""
         return self.root / path
 
     def _write_aside(self, target: Path, content: bytes) -> Path:
@@ -133,18 +133,18 @@ Storage: TypeAlias = "RemoteStorage | LocalStorage"
 
 
 def open_storage(address: str) -> Storage:
-    """The storage behind a folder or a URL."""
+    """The storage of a folder or URL."""
     if "://" not in address:
         return LocalStorage(Path(address))
     if address.startswith("file://"):
         return LocalStorage(Path(fsspec.url_to_fs(address)[1]))
-    from gif_core.artifacts.remote import RemoteStorage  # what it needs takes a while to import
+    from gif_core.artifacts.remote import RemoteStorage  # its imports are slow
 
     return RemoteStorage(address.rstrip("/"))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Flush a folder's entries to disk, so that they survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

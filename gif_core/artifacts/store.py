@@ -1,7 +1,7 @@
-"""Artifacts in `<root>/<stage>/<key>/`: files first, the manifest last.
+"""The artifact store: `<root>/<stage>/<key>/`, files first, the manifest last.
 
-The files of each attempt lie in a folder of their own, and the manifest names them. So two writers of one
-key never touch each other's files, and whoever creates the manifest first has published the artifact.
+Each attempt writes its files to its own folder, and the manifest lists them. So two writers of one key never touch each
+other's files, and the first to create the manifest publishes the artifact.
 """
 
 import errno
@@ -25,7 +25,7 @@ from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
-from gif_core.runtime import carrying_on, code_version
+from gif_core.runtime import code_version, with_log_fields
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.stages import STAGES, VERSIONS, StageName
 
@@ -35,26 +35,26 @@ NO_ORIGINS: Origins = {}
 
 
 class ArtifactStore:
-    """Publish, find, read and list artifacts."""
+    """Publishes, finds, opens and lists artifacts."""
 
     def __init__(self, address: str) -> None:
-        """Open the store in a folder or at a URL; the first write makes it."""
+        """Open the store in a folder or at a URL; the first write creates it."""
         self.storage = open_storage(address)
 
     def ref(self, stage: StageName, key: str) -> ArtifactRef:
-        """The reference of an artifact, whether it exists or not."""
+        """The reference of an artifact, which need not exist."""
         return ArtifactRef(stage=stage, key=key, uri=f"{self.storage.url}/{stage}/{key}")
 
     def find(self, stage: StageName, key: str, inputs: Origins = NO_ORIGINS) -> ArtifactRef | None:
-        """The reference of an artifact that is there and up to date, as `look_up` tells."""
+        """The reference of an artifact that exists and is up to date (see `look_up`), or None."""
         found = self.look_up(self.ref(stage, key), inputs)
         return found.ref if found else None
 
     def look_up(self, ref: ArtifactRef, inputs: Origins = NO_ORIGINS) -> Artifact | None:
-        """The artifact, if it is published, every file is there in its full size, and none has proved damaged.
+        """The artifact if it is published, all files exist in full size, and none is known to be damaged; else None.
 
-        It must also have been made from what these `inputs` hold now: an input that was made again and came out
-        different leaves what depends on it out of date.
+        Its inputs must have the content of `inputs`: an artifact is out of date when an input was computed again with
+        a different result.
         """
         try:
             manifest = self._manifest(ref)
@@ -78,10 +78,10 @@ class ArtifactStore:
     def draft(
         self, ref: ArtifactRef, settings: Mapping[str, Any], inputs: Origins, *, resume: bool = False
     ) -> Iterator[Draft]:
-        """A folder to write an artifact's files in; whatever was not published is removed at the end.
+        """A folder for an artifact's files; files that are not published are removed at the end.
 
-        With `resume` the folder is the one that a dead or failed attempt at the same artifact left, if there is one
-        that was made from what these inputs hold, and when this attempt fails its folder stays for the next.
+        With `resume`, continue in the folder of a dead or failed attempt with the same inputs, if there is one, and
+        keep the folder for the next attempt if this one fails.
         """
         attempt = attempt_name()
         local = self.storage.local_path(f"{_folder(ref)}/{attempt}")
@@ -95,15 +95,15 @@ class ArtifactStore:
                 with self.storage.hurried():
                     self._close_draft(draft, remote=local is None, keep=resume)
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    advice = "free some space and run again; what was published before is whole"
+                    advice = "free some space and run again; published artifacts are not affected"
                     raise DiskFullError(errno.ENOSPC, f"the disk of {folder} is full: {advice}") from error
                 raise
             self._close_draft(draft, remote=local is None, keep=False)
 
     def _close_draft(self, draft: Draft, *, remote: bool, keep: bool) -> None:
-        """Remove all but what is published: the whole folder, or what is hidden in it.
+        """Remove what is not published: the whole folder, or hidden files in it.
 
-        What is stored of an attempt stays when the store cannot be asked whether it is published.
+        Stored files stay if the store does not answer whether they are published.
         """
         draft.settle()
         try:
@@ -111,7 +111,7 @@ class ArtifactStore:
                 _abandon_if(draft, keep)
                 self.storage.remove(f"{_folder(draft.ref)}/{draft.attempt}")
         except StoreError as error:
-            logger.warning("what was stored for %s stays until 'gif artifacts gc' (%s)", draft.ref, error)
+            logger.warning("files stored for %s stay until 'gif artifacts gc' (%s)", draft.ref, error)
             _abandon_if(draft, keep)
         if remote:
             shutil.rmtree(draft.folder, ignore_errors=True)
@@ -120,10 +120,9 @@ class ArtifactStore:
             shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
 
     def publish(self, draft: Draft, *, replace: bool = False) -> ArtifactRef:
-        """Commit a draft by creating its manifest; adopt the other's artifact if somebody was first.
+        """Commit a draft by creating its manifest; if another run was first, its artifact is used.
 
-        A manifest whose files are lost or damaged, or that was made from other inputs, is replaced, as is any with
-        `replace`.
+        A manifest whose files are missing or damaged, or that has other inputs, is replaced; with `replace`, any is.
         """
         manifest = Manifest(
             stage=draft.ref.stage,
@@ -158,9 +157,9 @@ class ArtifactStore:
             self.storage.replace(path, content)
 
     def _published_attempt(self, ref: ArtifactRef) -> str | None:
-        """The attempt whose files the manifest names.
+        """The attempt whose files the manifest lists.
 
-        Asked of the store itself: an interrupted commit may have been carried out all the same.
+        Read from the store: an interrupted commit may have succeeded.
         """
         try:
             manifest = self._manifest(ref)
@@ -169,13 +168,13 @@ class ArtifactStore:
         return manifest.attempt if manifest else None
 
     def begin_storing(self, draft: Draft, pattern: str) -> None:
-        """Digest and store files that are finished and will not change, while the stage goes on with others."""
+        """Start to digest and store finished files while the stage writes others."""
         for path in draft.folder.glob(pattern):
             if path not in draft.begun and path.is_file() and not _is_hidden(draft, path):
-                draft.begun[path] = draft.threads.submit(carrying_on(self._store_file), draft, path)
+                draft.begun[path] = draft.threads.submit(with_log_fields(self._store_file), draft, path)
 
     def _store_files(self, draft: Draft) -> tuple[StoredFile, ...]:
-        """Digest and store all files, several at a time."""
+        """Digest and store all files concurrently."""
         self.begin_storing(draft, "**/*")
         files = [future.result() for future in draft.begun.values()]
         return tuple(sorted(files + self._carry_files(draft), key=lambda file: file.name))
@@ -203,7 +202,7 @@ class ArtifactStore:
         return stored
 
     def refs(self, stage: StageName | None = None) -> list[ArtifactRef]:
-        """All published artifacts, of one stage or of all."""
+        """References of all published artifacts, of one stage or of all."""
         return [
             self.ref(name, file.path.split("/")[1])
             for name in ((stage,) if stage else STAGES)
@@ -212,7 +211,7 @@ class ArtifactStore:
         ]
 
     def manifests(self, stage: StageName | None = None) -> list[Manifest]:
-        """The manifests that can be read, the newest first."""
+        """All readable manifests, newest first."""
         found = []
         for ref in self.refs(stage):
             try:
@@ -224,7 +223,7 @@ class ArtifactStore:
         return sorted(found, key=lambda manifest: manifest.created_at, reverse=True)
 
     def remove(self, ref: ArtifactRef) -> None:
-        """Delete an artifact: the manifest first, so that nobody sees half of it."""
+        """Delete an artifact, manifest first, so that no reader sees a part of it."""
         self.storage.remove(f"{_folder(ref)}/{MANIFEST}")
         self.storage.remove(_folder(ref))
 
@@ -240,7 +239,7 @@ class ArtifactStore:
 
 
 def _is_hidden(draft: Draft, path: Path) -> bool:
-    """Whether a file is the stage's own business: it is not published, and gone when the artifact is."""
+    """Whether a file is temporary: it is not published, and removed afterwards."""
     return path.relative_to(draft.folder).parts[0].startswith(".")
 
 

@@ -1,4 +1,4 @@
-"""Named pointers, `tags/<stage>/<name>.json`, each moved by replacing one small file."""
+"""Tags, named pointers to artifacts, `tags/<stage>/<name>.json`; and finding the artifact that a user names."""
 
 import re
 from datetime import UTC, datetime
@@ -10,16 +10,16 @@ from schemas.stages import STAGES, StageName
 
 
 def move_tag(store: ArtifactStore, name: str, ref: ArtifactRef) -> Tag:
-    """Point `name` at an artifact; readers see the old or the new one."""
+    """Point a tag at an artifact, atomically."""
     if not re.fullmatch(r"[a-z][a-z0-9_.-]*", name):
-        raise ValueError(f"a tag is a lower-case word such as 'champion', not {name!r}")
+        raise ValueError(f"a tag must be a lower-case word such as 'champion', not {name!r}")
     tag = Tag(name=name, ref=ref, moved_at=datetime.now(UTC))
     store.storage.replace(_path(ref.stage, name), tag.model_dump_json(indent=1).encode())
     return tag
 
 
 def read_tag(store: ArtifactStore, stage: StageName, name: str) -> Tag | None:
-    """Where a tag points, or None when nobody has set it."""
+    """The tag, or None if it is not set."""
     try:
         return Tag.model_validate_json(store.storage.read(_path(stage, name)))
     except FileNotFoundError:
@@ -33,14 +33,14 @@ def list_tags(store: ArtifactStore) -> list[Tag]:
 
 
 def resolve(store: ArtifactStore, text: str) -> ArtifactRef:
-    """Find the artifact a person means: `stage/key`, the key's first digits, or `stage@tag`."""
+    """Find the artifact that a text names: `stage/key`, the key's first digits, or `stage@tag`."""
     if "@" in text:
         return _resolve_tag(store, text)
     stage, _, start = text.rpartition("/")
     names = (stage,) if stage else STAGES
     unknown = [name for name in names if name not in STAGES]
     if unknown:
-        raise ArtifactMissingError(f"there is no stage {stage!r}; there are: {', '.join(STAGES)}")
+        raise ArtifactMissingError(f"unknown stage {stage!r}; stages are: {', '.join(STAGES)}")
     found = [
         store.ref(manifest.stage, manifest.key)
         for manifest in store.manifests()
@@ -58,7 +58,7 @@ def _resolve_tag(store: ArtifactStore, text: str) -> ArtifactRef:
         if (tag.ref.stage, tag.name) == (stage, name):
             return store.ref(tag.ref.stage, tag.ref.key)
     known = ", ".join(f"{tag.ref.stage}@{tag.name}" for tag in list_tags(store)) or "none yet"
-    raise ArtifactMissingError(f"there is no tag {text!r}; there are: {known}")
+    raise ArtifactMissingError(f"there is no tag {text!r}; tags are: {known}")
 
 
 def _path(stage: StageName, name: str) -> str:

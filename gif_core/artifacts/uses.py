@@ -1,7 +1,6 @@
-"""Which copies of the cache are in use: each process keeps a list of them, locked for as long as it lives.
+"""Which cached files are in use: each process keeps a list of them in a file that it locks while it runs.
 
-Lists are read and written under the lock of the cache. A lock goes with its process, however that ends, and is seen by
-all containers of a machine.
+Lists are read and written under the cache's lock. A lock ends with its process, and all containers of a machine see it.
 """
 
 import atexit
@@ -18,7 +17,7 @@ USES: Final = "uses"
 
 
 def note_use(folder: Path, digest: str) -> None:
-    """Write down that this process uses the content with this digest."""
+    """Record that this process uses the content with this digest."""
     notes, noted = _own_list(os.getpid(), folder)
     if not Path(notes.name).exists():
         _own_list.cache_clear()
@@ -30,7 +29,7 @@ def note_use(folder: Path, digest: str) -> None:
 
 
 def in_use(folder: Path) -> set[str]:
-    """Digests that living processes have written down."""
+    """Digests that running processes have recorded."""
     used: set[str] = set()
     for path in (folder / USES).glob("*"):
         with suppress(FileNotFoundError):
@@ -39,7 +38,7 @@ def in_use(folder: Path) -> set[str]:
 
 
 def sweep_uses(folder: Path) -> None:
-    """Remove the lists of the dead."""
+    """Remove the lists of dead processes."""
     for path in (folder / USES).glob("*"):
         if not _is_held(path):
             path.unlink(missing_ok=True)
@@ -56,7 +55,7 @@ def _own_list(process: int, folder: Path) -> tuple[IO[str], set[str]]:
 
 
 def _end(process: int, notes: IO[str]) -> None:
-    """A fork has its parent's list too: only the one who began it ends it."""
+    """Remove the list; a forked child inherits it, and only the process that created it removes it."""
     if os.getpid() == process:
         Path(notes.name).unlink(missing_ok=True)
     notes.close()

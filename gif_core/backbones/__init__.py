@@ -1,13 +1,13 @@
-"""Backbones: the networks F_θ that turn a face into a feature, and safe loading of published weights.
+"""Backbones: the networks F_θ that turn a face image into a feature, and safe loading of published weights.
 
-base           What all backbones can do: run their blocks, and give memory back between forward and backward
-factory        A backbone by its name
-features       Evaluation on identities never trained on: the features that verify and identify them
-iresnet        IResNet in the layout of insightface's `recognition/arcface_torch`
-mobilefacenet  MobileFaceNet in the layout of insightface's `mbf`, with the names of its state dict
-safe_loading   Weights from files: read without running code from them, and refused when they are not the model's
-vit            Vision transformers for faces in the layout of insightface's `recognition/arcface_torch`, and CVLFace'...
-weights        Weights that others have trained, such as insightface's `backbone.pth` and CVLFace's `model.pt`
+base           Backbone, the base class; gradient checkpointing
+factory        build_backbone: a network by its name in the settings
+iresnet        IResNet-18 to 200, as in insightface
+mobilefacenet  MobileFaceNet, as in insightface
+vit            vision transformers, as in insightface and CVLFace
+features       embedding images with a trained network; the sum with the mirrored image
+weights        published weights of insightface and CVLFace
+safe_loading   reading weights without running code in the file, and checking that they fit
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,6 @@
-"""What all backbones can do: run their blocks, and give memory back between forward and backward."""
+"""Backbone, the base class of all networks, and gradient checkpointing."""
+
+# Shapes: B images, D dimensions of a feature.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,9 +21,9 @@ class Backbone(nn.Module):
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Keep the inputs of blocks alone and compute each block again in the backward pass.
+        """Keep only the inputs of blocks and recompute each block in the backward pass.
 
-        The same result for less memory and about a third more time.
+        Same result with less memory and about a third more time.
         """
         return self._run_and_forget is not None
 
@@ -30,7 +32,7 @@ class Backbone(nn.Module):
         self._run_and_forget = _forget_also_when_compiled() if wanted else None
 
     def run_blocks(self, blocks: Iterable[nn.Module], x: Tensor) -> Tensor:
-        """One block after the other."""
+        """Run the blocks in order, with gradient checkpointing in training if it is on."""
         run = self._run_and_forget if self.training else None
         for block in blocks:
             x = run(block, x) if run else block(x)
@@ -39,9 +41,9 @@ class Backbone(nn.Module):
 
 @cache
 def _forget_also_when_compiled() -> RunBlock:
-    """A compiler that can trace a block takes `_leave_to_compiler`; else the block runs as without a compiler.
+    """Checkpointing for compiled and uncompiled code: torch.compile traces `_leave_to_compiler` in its place.
 
-    Made when it is first needed: PyTorch takes seconds to load its compiler.
+    Built on first use: importing PyTorch's compiler takes seconds.
     """
     run: RunBlock = torch.compiler.disable(_run_and_forget)  # type: ignore[no-untyped-call]
     torch.compiler.substitute_in_graph(run)(_leave_to_compiler)
@@ -49,7 +51,7 @@ def _forget_also_when_compiled() -> RunBlock:
 
 
 def _leave_to_compiler(block: nn.Module, x: Tensor) -> Tensor:
-    """A compiled graph updates statistics in its forward pass alone, whatever it computes again."""
+    """A compiled graph updates batch statistics only in the forward pass, even if it recomputes a block."""
     forgotten: Tensor = checkpoint(block, x, use_reentrant=False)
     return forgotten
 
@@ -64,7 +66,7 @@ def _run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
 
 @contextmanager
 def _spare_statistics(block: nn.Module) -> Iterator[None]:
-    """Batch normalisation that sees a batch for the second time must not count it twice."""
+    """Restore the statistics of batch normalisation, so that a recomputed batch does not count twice."""
     kept = [
         (module, name, module._buffers[name])
         for module in block.modules()

@@ -1,4 +1,4 @@
-"""A backbone by its name."""
+"""Build a backbone by its name."""
 
 from collections.abc import Callable
 from typing import Final
@@ -25,9 +25,9 @@ BACKBONES: Final[dict[str, Callable[[int], Backbone]]] = {
 
 
 def build_backbone(name: str, embedding_dim: int, *, gradient_checkpointing: bool = False) -> Backbone:
-    """The network called `name` with features of `embedding_dim`, which is the d of the code vectors."""
+    """The network called `name` with features of `embedding_dim` dimensions, those of the code vectors."""
     if name not in BACKBONES:
-        raise ValueError(f"there is no backbone {name!r}; there are: {', '.join(BACKBONES)}")
+        raise ValueError(f"unknown backbone {name!r}; known backbones: {', '.join(BACKBONES)}")
     model = BACKBONES[name](embedding_dim)
     model.gradient_checkpointing = gradient_checkpointing
     return model

@@ -1,6 +1,6 @@
-"""Evaluation on identities never trained on: the features that verify and identify them."""
+"""Embedding images with a trained backbone: their features, with or without the mirrored image."""
 
-# Shapes: P pairs, B images in a batch, D dimensions, H height, W width, C channels.
+# Shapes: B images in a batch, D dimensions, H height, W width, C channels.
 
 from collections.abc import Generator
 from contextlib import closing
@@ -24,7 +24,7 @@ def embed_images(
     device: torch.device,
     batch_size: int = 256,
 ) -> Generator[NDArray[np.float32], None, None]:
-    """Features, chunk by chunk: image and (with `flip`) mirror summed un-normalised, then unit length."""
+    """Unit features in chunks; with `flip` those of image and mirror are summed before normalisation."""
     chunks = embed_both(model, faces, indices, mirror=flip, device=device, batch_size=batch_size)
     with closing(chunks):
         for original_BD, mirror_BD in chunks:
@@ -42,7 +42,7 @@ def embed_both(
     batch_size: int = 256,
     workers: int = 1,
 ) -> Generator[tuple[Tensor, Tensor | None], None, None]:
-    """Features of images and of their mirrors as the network gives them, chunk by chunk."""
+    """Un-normalised features of images and, with `mirror`, of their mirrored images, in chunks."""
     starts = range(0, len(indices), batch_size)
     was_training = model.training
     model.eval()

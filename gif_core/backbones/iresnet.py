@@ -1,7 +1,7 @@
 """IResNet in the layout of insightface's `recognition/arcface_torch`.
 
-The names in its state dict are the same, so its published `backbone.pth` files load. `iresnet_tiny` is the same
-network, narrow and short, for CPUs.
+Its state dict has the same names, so published `backbone.pth` files load. `iresnet_tiny` is a narrow and shallow
+variant for CPUs.
 """
 
 # Shapes: B images, C channels, H height, W width, D dimensions of a feature.
@@ -21,7 +21,7 @@ class IResNetBlock(nn.Module):
     """BN, conv 3x3, BN, PReLU, conv 3x3 (stride), BN, plus the shortcut; nothing after the sum."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        """The shortcut is a 1x1 convolution and BN wherever the block changes the shape."""
+        """The shortcut is a 1x1 convolution and BN where the block changes the shape, else the identity."""
         super().__init__()
         self.bn1 = nn.BatchNorm2d(inputs, eps=1e-5)
         self.conv1 = _conv3x3(inputs, outputs, stride=1)
@@ -39,7 +39,7 @@ class IResNetBlock(nn.Module):
         )
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """The residual of the block added to its input."""
+        """The residual added to the shortcut."""
         residual = self.prelu(self.bn2(self.conv1(self.bn1(x_BCHW))))
         residual = self.bn3(self.conv2(residual))
         shortcut = x_BCHW if self.downsample is None else self.downsample(x_BCHW)
@@ -58,7 +58,7 @@ class IResNet(Backbone):
         widths: Sequence[int] = (64, 128, 256, 512),
         stem_stride: int = 1,
     ) -> None:
-        """`blocks` and `widths` give the depth and the channels of the four stages."""
+        """`blocks` and `widths` are the number of blocks and of channels of the four stages."""
         super().__init__()
         self.conv1 = _conv3x3(3, widths[0], stem_stride)
         self.bn1 = nn.BatchNorm2d(widths[0], eps=1e-5)

@@ -1,4 +1,4 @@
-"""MobileFaceNet in the layout of insightface's `mbf`, with the names of its state dict."""
+"""MobileFaceNet in the layout of insightface's `mbf`, with the same names in its state dict."""
 
 # Shapes: B images, C channels, H height, W width, D dimensions of a feature.
 
@@ -11,7 +11,7 @@ from gif_core.backbones.base import Backbone
 
 
 class Layers(nn.Module):
-    """Layers in a row, with or without the sum with their input."""
+    """A sequence of layers, with an optional residual connection."""
 
     def __init__(self, *layers: nn.Module, residual: bool = False) -> None:
         super().__init__()
@@ -19,16 +19,16 @@ class Layers(nn.Module):
         self.residual = residual
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layers make of the input."""
-        made: Tensor = self.layers(x)
-        return x + made if self.residual else made
+        """Apply the layers, and add the input if `residual`."""
+        output: Tensor = self.layers(x)
+        return x + output if self.residual else output
 
 
 class MobileFaceNet(Backbone):
-    """Bottlenecks of depthwise convolutions, and one depthwise convolution over the whole 7x7 map at the end."""
+    """Bottlenecks of depthwise convolutions, then one depthwise convolution over the whole 7x7 map."""
 
     def __init__(self, embedding_dim: int, *, blocks: Sequence[int] = (4, 6, 2), width: int = 128) -> None:
-        """`blocks` bottlenecks follow the three that halve the map; `width` is that of the first layers."""
+        """`blocks` bottlenecks follow each of the three that halve the map; `width` is that of the first layers."""
         super().__init__()
         self.layers = nn.ModuleList(
             [
@@ -71,14 +71,14 @@ def _convolution(
     padding: int | None = None,
     activation: bool = True,
 ) -> Layers:
-    """Convolution, BN and, mostly, PReLU."""
+    """Convolution, BN and, with `activation`, PReLU."""
     padding = kernel // 2 if padding is None else padding
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
     return Layers(convolution, nn.BatchNorm2d(outputs), *([nn.PReLU(outputs)] if activation else []))
 
 
 def _bottleneck(inputs: int, outputs: int, inside: int, *, stride: int = 1, residual: bool = False) -> Layers:
-    """1x1 to the channels inside, 3x3 on each of them, 1x1 out."""
+    """1x1 convolution to `inside` channels, 3x3 depthwise, 1x1 to the outputs."""
     return Layers(
         _convolution(inputs, inside, 1),
         _convolution(inside, inside, 3, stride=stride, groups=inside),

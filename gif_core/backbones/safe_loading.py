@@ -1,4 +1,4 @@
-"""Weights from files: read without running code from them, and refused when they are not the model's."""
+"""Reading weights from files without running code in them, and checking that they fit the model."""
 
 import logging
 import zipfile
@@ -14,32 +14,34 @@ from torch import Tensor, nn
 from schemas.errors import GifError
 
 NESTED: Final = ("state_dict", "model", "teacher", "student")
-"""Where training scripts put the weights among other things."""
+"""Keys under which training scripts store the state dict."""
 PREFIXES: Final = ("module.", "backbone.")
+"""Prefixes of parameter names that wrappers add."""
 SHOWN: Final = 5
+"""Mismatches that an error message lists."""
 
 logger = logging.getLogger(__name__)
 Weights = dict[str, Tensor]
 
 
 class WeightsError(GifError, RuntimeError):
-    """Weights cannot be had or are not the model's; the message says which and what to do."""
+    """Weights cannot be read or do not fit the model."""
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file or of a PyTorch state dict; no code in it is run."""
+    """Read the tensors of a safetensors file or a PyTorch state dict, without running code in it."""
     try:
         found: Any = load_file(path) if _is_safetensors(path) else _load_state(path)
-    except Exception as error:  # a damaged file makes its readers fail in any way
+    except Exception as error:  # damaged files raise all kinds of exceptions
         raise WeightsError(f"{path} cannot be read as weights: {_reason(error)}") from error
     return _unwrap(found, path)
 
 
 def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callable[[Any, Weights], Weights]) -> None:
-    """Give the model its weights; after `convert` every tensor must be there, in its shape, and none too many."""
+    """Load converted weights into the model; names and shapes must match exactly."""
     try:
         weights = convert(model, dict(weights))
-    except Exception as error:  # conversions expect tensors as they should be; what is wrong is said below
+    except Exception as error:  # the check below explains what does not fit
         logger.debug("%s cannot be converted: %s", path, error)
     misfits = list(islice(_misfits(model.state_dict(), weights), SHOWN + 1))
     if misfits:
@@ -58,7 +60,7 @@ def _misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Itera
 
 
 def _load_state(path: Path) -> Any:
-    """A state dict of torch; in the zip files of today every tensor has a checksum, which torch does not look at."""
+    """Load a PyTorch state dict; the checksums in its zip file are checked here, since torch ignores them."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
@@ -68,7 +70,7 @@ def _load_state(path: Path) -> Any:
 
 
 def _is_safetensors(path: Path) -> bool:
-    """By name, or by content: the length of a JSON header, and the header."""
+    """Recognise safetensors by the file's name, or by the JSON header that follows its length."""
     with path.open("rb") as file:
         start = file.read(9)
     return path.suffix == ".safetensors" or start[8:9] == b"{"
@@ -79,7 +81,7 @@ def _unwrap(found: Any, path: Path) -> dict[str, Tensor]:
         if isinstance(found, dict) and isinstance(found.get(name), dict):
             found = found[name]
     if not isinstance(found, dict) or not found or not all(isinstance(each, Tensor) for each in found.values()):
-        raise WeightsError(f"{path} holds no state dict: a dictionary of names and tensors is expected")
+        raise WeightsError(f"{path} holds no state dict (a dictionary of names and tensors)")
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in found):
             found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}
@@ -88,5 +90,5 @@ def _unwrap(found: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence; torch goes on with advice to switch its safety off."""
+    """The first sentence of an error; torch goes on to advise switching off `weights_only`."""
     return str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__

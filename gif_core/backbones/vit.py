@@ -1,10 +1,10 @@
 """Vision transformers for faces in the layout of insightface's `recognition/arcface_torch`, and CVLFace's ViT-base.
 
-The names in their state dicts are the same. While training, some tokens are left out at random and replaced by a
-learned one after the last block, and blocks are skipped at random (drop path); both draw from PyTorch's generator.
+Their state dicts have the same names. In training, random tokens are masked (left out, and replaced by a learned token
+after the last block) and random blocks are skipped (drop path); both use PyTorch's global generator.
 """
 
-# Shapes: B images, C channels, H height, W width, T tokens, K tokens that are kept, A heads, E width of a token,
+# Shapes: B images, C channels, H height, W width, T patch tokens, K unmasked tokens, A heads, E width of a token,
 # D dimensions of a feature.
 
 from typing import Final
@@ -19,14 +19,14 @@ IMAGE_SIZE: Final = 112
 
 
 class DropPath(nn.Module):
-    """Leave a branch out for some images while training, and make up for it in the others."""
+    """Drop a residual branch for random images in training, and scale it up for the others."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, branch_BTE: Tensor) -> Tensor:
-        """The branch, or nothing."""
+        """The branch, zeroed for the dropped images."""
         if not self.training or self.rate == 0:
             return branch_BTE
         kept_B = torch.rand(len(branch_BTE), device=branch_BTE.device) >= self.rate
@@ -34,7 +34,7 @@ class DropPath(nn.Module):
 
 
 class Attention(nn.Module):
-    """Softmax attention of several heads."""
+    """Multi-head self-attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -43,11 +43,11 @@ class Attention(nn.Module):
         self.proj = nn.Linear(width, width)
 
     def forward(self, x_BTE: Tensor) -> Tensor:
-        """Tokens that have looked at each other."""
+        """Attend over all tokens."""
         query, key, value = self.qkv(x_BTE).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        seen_BATE = F.scaled_dot_product_attention(query, key, value)
-        looked: Tensor = self.proj(seen_BATE.transpose(1, 2).flatten(2))
-        return looked
+        attended_BATE = F.scaled_dot_product_attention(query, key, value)
+        projected: Tensor = self.proj(attended_BATE.transpose(1, 2).flatten(2))
+        return projected
 
 
 class Mlp(nn.Module):
@@ -59,13 +59,13 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(inside, width)
 
     def forward(self, x_BTE: Tensor) -> Tensor:
-        """Every token for itself."""
-        thought: Tensor = self.fc2(F.relu6(self.fc1(x_BTE)))
-        return thought
+        """Apply the layers to every token."""
+        output: Tensor = self.fc2(F.relu6(self.fc1(x_BTE)))
+        return output
 
 
 class Block(nn.Module):
-    """Attention and MLP, each after a layer norm and added to its input."""
+    """Attention and MLP, each after a layer norm and with a residual connection."""
 
     def __init__(self, width: int, heads: int, mlp_ratio: int, drop_path: float) -> None:
         super().__init__()
@@ -76,27 +76,27 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x_BTE: Tensor) -> Tensor:
-        """Tokens to tokens."""
+        """Transform the tokens."""
         x_BTE = x_BTE + self.drop_path(self.attn(self.norm1(x_BTE)))
         summed: Tensor = x_BTE + self.drop_path(self.mlp(self.norm2(x_BTE)))
         return summed
 
 
 class PatchEmbedding(nn.Module):
-    """Squares of the image to tokens; what is left at the right and at the bottom is not seen."""
+    """Image patches to tokens; pixels beyond the last whole patch are ignored."""
 
     def __init__(self, patch: int, width: int) -> None:
         super().__init__()
         self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Row by row."""
+        """One token per patch, row by row."""
         tokens_BTE: Tensor = self.proj(images_BCHW).flatten(2).mT
         return tokens_BTE
 
 
 class VisionTransformer(Backbone):
-    """No class token: the feature is made of all tokens side by side."""
+    """A ViT without class token: the feature is computed from the concatenation of all tokens."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class VisionTransformer(Backbone):
         drop_path: float = 0.1,
         masked: float = 0.1,
     ) -> None:
-        """`drop_path` rises from 0 to this rate in the last block; `masked` is the share of tokens left out."""
+        """`drop_path` is the rate of the last block, rising linearly from 0; `masked` is the share of masked tokens."""
         super().__init__()
         tokens, self.masked = (IMAGE_SIZE // patch) ** 2, masked
         self.patch_embed = PatchEmbedding(patch, width)
@@ -144,13 +144,13 @@ class VisionTransformer(Backbone):
         return features_BD
 
     def _draw_kept(self, x_BTE: Tensor) -> Tensor:
-        """The tokens of each image that are not left out."""
+        """Draw the unmasked tokens of each image."""
         images, tokens, _ = x_BTE.shape
         order_BT = torch.rand(images, tokens, device=x_BTE.device).argsort(dim=1)
         return order_BT[:, : int(tokens * (1 - self.masked))]
 
     def _fill_up(self, x_BKE: Tensor, kept_BK: Tensor) -> Tensor:
-        """The learned token in the places of those left out."""
+        """Insert the learned token at the positions of the masked ones."""
         images, _, width = x_BKE.shape
         full_BTE = self.mask_token.expand(images, self.pos_embed.shape[1], width)
         return full_BTE.scatter(1, kept_BK[:, :, None].expand(-1, -1, width), x_BKE)
@@ -174,15 +174,15 @@ def vit_small(embedding_dim: int = 512) -> VisionTransformer:
 
 
 def vit_base(embedding_dim: int = 512) -> VisionTransformer:
-    """113.8 M parameters at 512 dimensions: the ViT-B that the field compares with."""
+    """113.8 M parameters at 512 dimensions: the ViT-B of published comparisons."""
     return VisionTransformer(embedding_dim)
 
 
 def vit_large(embedding_dim: int = 512) -> VisionTransformer:
-    """255.7 M parameters at 512 dimensions; insightface asks for 5 % of masked tokens too, but its code masks 10 %."""
+    """255.7 M parameters at 512 dimensions; insightface's config says 5 % masked tokens, but its code masks 10 %."""
     return VisionTransformer(embedding_dim, width=768, drop_path=0.05)
 
 
 def vit_cvlface_base(embedding_dim: int = 512) -> VisionTransformer:
-    """CVLFace's ViT-base: smaller patches, more and narrower heads; it leaves no token out."""
+    """CVLFace's ViT-base: smaller patches, more and narrower heads, no masked tokens."""
     return VisionTransformer(embedding_dim, patch=8, heads=16, mlp_ratio=3, masked=0.0)

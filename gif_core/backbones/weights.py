@@ -1,4 +1,4 @@
-"""Weights that others have trained, such as insightface's `backbone.pth` and CVLFace's `model.pt`."""
+"""Opening published weights, such as insightface's `backbone.pth` and CVLFace's `model.pt`."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -10,13 +10,13 @@ from gif_core.backbones.factory import build_backbone
 from gif_core.backbones.safe_loading import Weights, load_weights, read_weights
 
 WRAPPER: Final = "net."
-"""Where CVLFace has the network in its model."""
+"""Prefix of the network's parameters in CVLFace's files."""
 USUAL: Final = 512
-"""Dimensions of features where weights do not say."""
+"""Feature dimensions when the weights do not show them."""
 
 
 def open_foreign_backbone(name: str, path: Path) -> Backbone:
-    """The backbone called `name` with the weights of a file, and with features as long as theirs.
+    """The backbone called `name` with the weights of a file, and their feature dimension.
 
     No code in the file is run, and every tensor must fit.
     """

@@ -1,14 +1,14 @@
-"""Images: decoding, checking and aligning faces, and reading them from mapped shards.
+"""Images: decoding, checking and aligning faces, and reading them from memory-mapped shards.
 
-alignment      Alignment: five landmarks of a face are brought to where the field's networks expect them
-blocks         Image files that lie in one piece of memory, and the check of all of them at once
-checks         Whether the bytes of an image file can be trained on, found out at the speed at which they are read
-contact_sheet  Contact sheets: one row of faces for each identity, with its name on the left
-faces          Faces of Arrow IPC shards, read by memory map in any order
-landmarks      Five points for every image of a folder: a text file with lines of `label/image.jpg x1 y1 … x5 y5`
-load           Images of third-party files as faces: what they declare is checked before they are decoded
-pixels         Faces as the network sees them: where pixels come from, and how they are scaled
-source_files   Files of a source: names, sizes and digests
+faces          Faces: the faces of Arrow shards, read and decoded in any order
+alignment      aligning a face by five landmarks
+landmarks      reading a landmarks file
+checks         whether an image file can be used, without decoding it where possible
+blocks         checking many image files in one piece of memory at once
+load           loading faces from untrusted image files
+pixels         scaling pixels for networks
+contact_sheet  images with one row of faces per identity
+source_files   names, sizes and digests of source files; endings of image files
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Alignment: five landmarks of a face are brought to where the field's networks expect them.
+"""Alignment: warp a face so that its five landmarks are where face recognition networks expect them."""
 
-Shapes: N faces, 5 landmarks (eyes, nose, corners of the mouth) of 2 coordinates, H height, W width, C channels.
-"""
+# Shapes: N faces, 5 landmarks (eyes, nose, corners of the mouth), 2 coordinates, 23 a 2x3 matrix, H height, W width,
+# C channels.
 
 from typing import Final
 
@@ -14,14 +14,14 @@ from gif_core.images.faces import IMAGE_SIZE
 TEMPLATE: Final = np.array(
     [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
 )
-"""Places (x, y) in a 112×112 image."""
+"""Target positions (x, y) in a 112×112 image, as in insightface."""
 
 SMALLEST_SPREAD: Final = 1e-6
-"""Pixels. Landmarks closer together than this are one point, and their directions are rounding errors."""
+"""Pixels. Landmarks closer together than this count as one point: their directions are rounding errors."""
 
 
 def align(image_HWC: NDArray[np.uint8], points_52: ArrayLike) -> NDArray[np.uint8]:
-    """The face upright in 112×112 pixels: bilinear, and black where the image does not reach."""
+    """The aligned face, 112×112 pixels, by bilinear interpolation; black outside the image."""
     if image_HWC.ndim != 3 or image_HWC.size == 0:
         raise ValueError(f"an image has height, width and channels, not the shape {image_HWC.shape}")
     transform_23 = estimate_similarity(points_52)
@@ -33,10 +33,10 @@ def align(image_HWC: NDArray[np.uint8], points_52: ArrayLike) -> NDArray[np.uint
 
 
 def estimate_similarity(points_52: ArrayLike, target_52: ArrayLike = TEMPLATE) -> NDArray[np.float64]:
-    """The 2×3 matrix of the rotation, scale and shift that bring `points` nearest to `target` (least squares).
+    """The 2×3 matrix of the rotation, scale and shift that map `points` closest to `target` (least squares).
 
-    Umeyama's estimate in its form for the plane. With a point as the complex number x + iy a similarity is
-    z → a z + b, so `a` is one division, and no `a` turns the plane over: a reflection cannot come out.
+    Umeyama's estimate for the plane. With points as complex numbers x + iy a similarity is z → a z + b, so `a` is a
+    single division, and the result is never a reflection.
     """
     points_5, target_5 = _as_complex(points_52), _as_complex(target_52)
     centred_5 = points_5 - points_5.mean()
@@ -51,7 +51,7 @@ def estimate_similarity(points_52: ArrayLike, target_52: ArrayLike = TEMPLATE) -
 
 
 def are_usable(points_N52: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether five landmarks, for each of N faces, are more than one point and not infinitely far apart."""
+    """Whether the landmarks of each face determine a similarity: more than one point, and finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         centred_N52 = points_N52 - points_N52.mean(axis=1, keepdims=True)
         spread_N = np.sqrt(np.square(centred_N52).sum(axis=2).mean(axis=1))
@@ -60,7 +60,7 @@ def are_usable(points_N52: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _as_complex(points_52: ArrayLike) -> NDArray[np.complex128]:
-    """Points as complex numbers, after checking that they are five and finite."""
+    """Points as complex numbers, after checking that they are five finite points."""
     points = np.asarray(points_52, np.float64)
     if points.shape != TEMPLATE.shape:
         raise ValueError(f"a face has 5 landmarks of 2 coordinates, not the shape {points.shape}")

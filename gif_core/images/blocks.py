@@ -1,7 +1,7 @@
-"""Image files that lie in one piece of memory, and the check of all of them at once.
+"""Blocks of image files in one piece of memory, and checking all images of a block at once.
 
-What is done for each image in Python costs more than what is done for each byte in C: so markers are looked for in the
-whole piece, and only an image that is not like the one before is looked at by itself.
+Work per image in Python costs more than work per byte in C. So JPEG markers are searched in the whole block, and only
+images that differ from the previous one are checked individually.
 """
 
 # Shapes: U images of one block.
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from gif_core.images.checks import END, MARKER, BadImageError, ImageLimits, JpegHeader, check_decodes, check_image
 
 IS_MARKER: Final = np.array([MARKER.match(bytes([0xFF, value])) is not None for value in range(256)])
-"""Whether 0xFF and this byte end JPEG image data."""
+"""Whether 0xFF followed by this byte ends JPEG image data."""
 
 
 @dataclass(frozen=True)
 class ImageBlock:
-    """Image files within some bytes; there may be other things between them."""
+    """Image files within a piece of memory, which may hold other bytes between them."""
 
     content: bytes
     start_U: NDArray[np.int64]
     end_U: NDArray[np.int64]
     bad: dict[int, str] = field(default_factory=dict)
-    """Why there is no image, by place."""
+    """Reasons why there is no image, by position."""
 
     def images(self) -> list[memoryview]:
         """The bytes of every image, without a copy."""
@@ -37,7 +37,7 @@ class ImageBlock:
 
 
 def gather(contents: Iterable[bytes | BadImageError]) -> ImageBlock:
-    """One block of images that came one by one."""
+    """Pack single images into a block."""
     found = list(contents)
     images = [b"" if isinstance(content, BadImageError) else content for content in found]
     bad = {place: str(content) for place, content in enumerate(found) if isinstance(content, BadImageError)}
@@ -45,7 +45,7 @@ def gather(contents: Iterable[bytes | BadImageError]) -> ImageBlock:
 
 
 def join(blocks: Sequence[ImageBlock]) -> ImageBlock:
-    """One block of many."""
+    """Merge blocks into one."""
     return blocks[0] if len(blocks) == 1 else _pack(list(chain.from_iterable(block.images() for block in blocks)), {})
 
 
@@ -56,18 +56,19 @@ def _pack(images: Sequence[bytes | memoryview], bad: dict[int, str]) -> ImageBlo
 
 
 class BlockChecker:
-    """`check_image` for all images of a block; from many threads at once.
+    """Checks all images of a block as `check_image` does; safe to call from several threads.
 
-    JPEG files of one encoder begin alike: whatever begins like the last sound one needs its image data checked only.
+    JPEG files of one encoder have the same header: of an image with the header of the last valid one, only the image
+    data is checked.
     """
 
     def __init__(self, limits: ImageLimits, *, decode_all: bool = False) -> None:
-        """Nothing is known yet."""
+        """Start without a known header."""
         self.limits, self.decode_all = limits, decode_all
         self.known: tuple[bytes, JpegHeader] | None = None
 
     def __call__(self, block: ImageBlock) -> dict[int, str]:
-        """Why images cannot be used, by place."""
+        """Reasons why images cannot be used, by position."""
         sound_U = self._are_like_known(block)
         bad = {}
         for place in np.flatnonzero(~sound_U).tolist():
@@ -77,7 +78,7 @@ class BlockChecker:
         return bad
 
     def _are_like_known(self, block: ImageBlock) -> NDArray[np.bool_]:
-        """Whether each is a JPEG with the known header whose data run to the end marker, and are long enough."""
+        """Whether each is a JPEG with the known header whose image data is long enough and ends with the end marker."""
         if self.known is None or self.decode_all:
             return np.zeros(len(block.start_U), bool)
         beginning, header = self.known
@@ -91,7 +92,7 @@ class BlockChecker:
         return np.asarray(alike_U & is_end_U & enough_U & (marker_U + len(END) <= block.end_U), bool)
 
     def _judge(self, content: bytes) -> str:
-        """Why one image cannot be used; empty when it can."""
+        """The reason why one image cannot be used; empty if it can."""
         try:
             self.known = check_image(content, self.limits) or self.known
             if self.decode_all:
@@ -102,7 +103,7 @@ class BlockChecker:
 
 
 def _first_markers(content: bytes, start_U: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where the first marker from each start on lies (the content's end if there is none), and if it ends an image."""
+    """Position of the first marker from each start on (or the end of the content), and whether it ends an image."""
     values = np.frombuffer(content, np.uint8)
     places = np.flatnonzero(values[:-1] == END[0])
     following = values[places + 1]

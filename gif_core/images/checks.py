@@ -1,8 +1,8 @@
-"""Whether the bytes of an image file can be trained on, found out at the speed at which they are read.
+"""Fast checks of image files: whether their bytes can be trained on.
 
-The usual image, a baseline JPEG, is checked by its structure, which is many times faster than decoding it:
-markers, tables and sizes must be such that a decoder cannot fail, and the image data must reach the end marker.
-(A decoder is no judge of that: it fills what is missing with grey.) Anything unusual is decoded.
+A baseline JPEG is checked by its structure, which is many times faster than decoding: markers, tables and sizes must be
+such that a decoder cannot fail, and the image data must reach the end marker. (Decoders do not check that: they fill
+missing data with grey.) Any other image is decoded.
 """
 
 import re
@@ -20,34 +20,34 @@ END: Final = b"\xff\xd9"
 SCAN: Final = b"\xff\xda"
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
-"""A byte pair that ends JPEG image data: 0xFF is followed by 0x00 or a restart marker within it."""
+"""A byte pair that ends JPEG image data; inside the data, 0xFF is followed by 0x00 or a restart marker."""
 SEGMENT: Final = re.compile(rb"\xff+([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)
-"""A marker that has a length, and the length; 0xFF may stand before it any number of times."""
+"""A marker with its length; any number of fill bytes 0xFF may precede it."""
 BASELINE: Final = frozenset({0xC0, 0xC1})
 FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 SKIPPED: Final = frozenset({*range(0xE0, 0xF0), 0xFE})
 RESTARTS: Final = (0xDD, 2)
 MOST_BLOCKS: Final = 10
-"""Blocks of all components that a decoder takes at a time."""
+"""Most blocks of all components in one minimum coded unit."""
 MOST_SCANS: Final = 100
-"""A decoder goes over the whole image for each one; a progressive JPEG has ten."""
+"""Limit of scans: a decoder processes the whole image for each. A progressive JPEG has about ten."""
 REMEMBERED: Final = 2**14
-"""Headers longer than this are hardly ever the same, and a thousand of them would take much memory."""
+"""Largest header that is cached, in bytes: longer ones are rarely equal and take much memory."""
 
 
 class BadImageError(ValueError):
-    """An image file that cannot be used; the message is the reason written to the quarantine."""
+    """An image file cannot be used; the message is the reason in the quarantine table."""
 
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """Sides between which an image is taken for a face."""
+    """Smallest and largest side of an image, in pixels."""
 
     smallest: int
     largest: int
 
     def check(self, width: int, height: int) -> None:
-        """Refuse what is too small to show a face or too large to be decoded safely."""
+        """Reject an image too small to show a face or too large to decode safely."""
         if min(width, height) < self.smallest:
             raise BadImageError(f"too small: {width}×{height}, the smallest side allowed is {self.smallest}")
         if max(width, height) > self.largest:
@@ -56,7 +56,7 @@ class ImageLimits:
 
 @dataclass
 class JpegHeader:
-    """What stands before the image data of a JPEG file."""
+    """The part of a JPEG file before its image data."""
 
     width: int = 0
     height: int = 0
@@ -64,17 +64,17 @@ class JpegHeader:
     """Horizontal and vertical sampling and quantisation table, by component id."""
     quantisation: set[int] = field(default_factory=set)
     huffman: set[int] = field(default_factory=set)
-    """Numbers of the code tables; those for AC coefficients from 16 on."""
+    """Numbers of the Huffman tables; those for AC coefficients start at 16."""
 
 
 class UnusualError(Exception):
-    """A JPEG that only a decoder can judge."""
+    """A JPEG that must be decoded to be checked."""
 
 
 def check_image(content: bytes, limits: ImageLimits) -> tuple[bytes, JpegHeader] | None:
-    """Raise BadImageError when the file is empty, no image, cut off, damaged, too small or too large.
+    """Raise BadImageError if the file is empty, not an image, truncated, damaged, too small or too large.
 
-    A usual JPEG's header is returned.
+    Returns the header of a baseline JPEG.
     """
     if not content:
         raise BadImageError("empty: the file has no bytes")
@@ -86,13 +86,13 @@ def check_image(content: bytes, limits: ImageLimits) -> tuple[bytes, JpegHeader]
 
 
 def check_size(content: bytes, limits: ImageLimits) -> None:
-    """Raise BadImageError when the file declares sides beyond the limits; whether it decodes, a decoder will tell."""
+    """Raise BadImageError if the file declares a size beyond the limits; it is not decoded."""
     width, height = _frame_and_scan(content)[:2] if content.startswith(START) else _declared_size(content)
     limits.check(width, height)
 
 
 def check_decodes(content: bytes) -> None:
-    """Raise BadImageError when OpenCV cannot decode the file."""
+    """Raise BadImageError if OpenCV cannot decode the file."""
     try:
         image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
     except cv2.error as error:
@@ -118,7 +118,7 @@ def _check_jpeg(content: bytes, limits: ImageLimits) -> tuple[bytes, JpegHeader]
 
 
 def _check_image_data(content: bytes, start: int, header: JpegHeader) -> None:
-    """The data must run without another marker to the end marker, and be enough for two bits a block."""
+    """The data must reach the end marker without another marker, and have at least two bits per block."""
     found = MARKER.search(content, start)
     if found is None:
         raise BadImageError("truncated: no end-of-image marker")
@@ -140,7 +140,7 @@ def _check_unusual_jpeg(content: bytes, limits: ImageLimits) -> None:
 
 @lru_cache(maxsize=1024)
 def _plain_header(content: bytes) -> JpegHeader:
-    """Read the header of a baseline JPEG with one scan; files of one encoder share it, so it is remembered."""
+    """Parse the header of a baseline JPEG with one scan; cached, since files of one encoder share it."""
     header = JpegHeader()
     for marker, segment in _segments(content):
         if marker in BASELINE and not header.components:
@@ -157,7 +157,7 @@ def _plain_header(content: bytes) -> JpegHeader:
 
 
 def _segments(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Markers and their contents up to the first scan's header, with which the bytes must end."""
+    """Markers and their contents up to the first scan's header, at which `content` must end."""
     position, marker = 2, 0
     while marker != 0xDA:
         if position + 4 > len(content) or content[position] != 0xFF:
@@ -227,7 +227,7 @@ def _read_scan(header: JpegHeader, segment: bytes) -> None:
 
 
 def _frame_and_scan(content: bytes) -> tuple[int, int, int]:
-    """Width and height that the first frame declares, and where the first scan's data begin."""
+    """Width and height of the first frame, and the position of the first scan's data."""
     position, marker, size = 2, 0, (0, 0)
     while marker != 0xDA:
         found = SEGMENT.match(content, position)
@@ -254,7 +254,7 @@ def _declared_size(content: bytes) -> tuple[int, int]:
 
 
 def _png_size(content: bytes) -> tuple[int, int]:
-    """The size, when all chunks are there up to the end: OpenCV makes room for one before it looks whether it is."""
+    """The size, if all chunks are complete: OpenCV allocates a chunk before it checks that it exists."""
     position, kind = len(PNG), b""
     while kind != b"IEND":
         kind = content[position + 4 : position + 8]
@@ -268,7 +268,7 @@ def _png_size(content: bytes) -> tuple[int, int]:
 
 
 def _bmp_size(content: bytes) -> tuple[int, int]:
-    """The size; a negative height says that the top row comes first."""
+    """The size; a negative height means that the top row comes first."""
     old = int.from_bytes(content[14:18], "little") == 12
     width, height = struct.unpack_from("<HH" if old else "<ii", content, 18)
     return abs(width), abs(height)

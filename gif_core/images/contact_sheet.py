@@ -1,4 +1,4 @@
-"""Contact sheets: one row of faces for each identity, with its name on the left."""
+"""Contact sheets: an image with one row of faces per identity and captions on the left."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,9 +15,9 @@ ENCODINGS: Final[dict[str, list[int]]] = {
     ".png": [],
 }
 MOST_ROWS: Final = 65_500 // IMAGE_SIZE
-"""A JPEG has at most so many pixels from top to bottom."""
+"""Limit of the height of a JPEG, in faces."""
 EMPTY: Final = 128
-"""Grey of places without a face; it is neither loud on white nor on black."""
+"""Grey value of cells without a face."""
 FONT: Final = cv2.FONT_HERSHEY_SIMPLEX
 FONT_SCALE: Final = 0.45
 LINE_HEIGHT: Final = 20
@@ -26,16 +26,16 @@ MARGIN: Final = 8
 WIDEST_TEXT: Final = 200
 
 Caption = Sequence[str]
-"""The lines of text beside a row."""
+"""Lines of text beside a row."""
 
 
 def draw_contact_sheet(
     faces: Faces, rows: Sequence[int], columns: int, captions: Sequence[Caption] = (), ending: str = ".jpg"
 ) -> bytes:
-    """An image file with one row for each identity in `rows` and at most `columns` of its faces.
+    """An image file with one row per identity in `rows` and at most `columns` of its faces.
 
-    Faces are spread evenly over those the identity has. The sheet is as wide as its fullest row needs. There is
-    one caption for each row, or none at all.
+    Faces are chosen evenly from those of the identity. The sheet is as wide as its longest row. There is one caption
+    per row, or none at all.
     """
     if not rows or columns < 1:
         raise ValueError(f"a sheet of {len(rows)} identities and {columns} columns has no faces")
@@ -52,13 +52,13 @@ def draw_contact_sheet(
 
 
 def check_ending(ending: str) -> None:
-    """Refuse a file whose name does not say JPEG or PNG."""
+    """Reject endings other than those of JPEG and PNG files."""
     if ending not in ENCODINGS:
-        raise ValueError(f"a sheet is written to a file that ends in {', '.join(ENCODINGS)}, not in {ending!r}")
+        raise ValueError(f"the file name of a sheet must end in {', '.join(ENCODINGS)}, not in {ending!r}")
 
 
 def _choose_faces(faces: Faces, identity_id: int, columns: int) -> NDArray[np.int64]:
-    """Row numbers of some faces of an identity: the first, the last and others evenly between."""
+    """Row numbers of some faces of an identity: the first, the last and others evenly in between."""
     all_rows = np.flatnonzero(faces.labels_N == identity_id)
     if not len(all_rows):
         raise ValueError(f"identity {identity_id} has no faces here")
@@ -67,14 +67,14 @@ def _choose_faces(faces: Faces, identity_id: int, columns: int) -> NDArray[np.in
 
 
 def _draw_strip(images: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """Faces side by side, with grey places after the last one."""
+    """Faces side by side, followed by grey cells."""
     strip = np.full((IMAGE_SIZE, width * IMAGE_SIZE, 3), EMPTY, np.uint8)
     strip[:, : len(images) * IMAGE_SIZE] = np.concatenate(list(images), axis=1)
     return strip
 
 
 def _draw_captions(captions: Sequence[Caption]) -> NDArray[np.uint8]:
-    """A column of texts, each in the middle of its row, as wide as the widest line."""
+    """A column of captions, each vertically centred in its row, as wide as the widest line."""
     texts = [[_shorten(line) for line in caption] for caption in captions]
     width = max(_text_width(line) for text in texts for line in text)
     column = np.full((len(texts) * IMAGE_SIZE, width + 2 * MARGIN, 3), PAPER, np.uint8)
@@ -87,7 +87,7 @@ def _draw_captions(captions: Sequence[Caption]) -> NDArray[np.uint8]:
 
 
 def _shorten(line: str) -> str:
-    """The line, or its beginning and end when it is too wide; what cannot be seen is shown as a question mark."""
+    """Shorten a line that is too wide in the middle, and replace unprintable characters by question marks."""
     line = "".join(letter if letter.isprintable() else "?" for letter in line[:500])
     keep = len(line)
     shown = line

@@ -1,6 +1,6 @@
-"""Faces of Arrow IPC shards, read by memory map in any order."""
+"""Faces in memory-mapped Arrow shards, read and decoded in any order."""
 
-# Shapes: N faces in all, B faces asked for, H height, W width, C channels.
+# Shapes: N faces in total, B faces of a batch, H height, W width, C channels.
 
 import mmap
 import os
@@ -20,16 +20,16 @@ from gif_core.artifacts import Artifact
 
 IMAGE_SIZE: Final = 112
 LOAD_CHUNK: Final = 64
-"""Images that one thread takes at a time: few enough to share out, enough to be worth handing over."""
+"""Images per task of a thread: a compromise between balance and overhead."""
 
 
 def decode(content: bytes | memoryview, size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
-    """An encoded image as RGB, `size` × `size`; ValueError when it cannot be decoded."""
+    """Decode an image file to RGB, `size` × `size`; ValueError if it cannot be decoded."""
     return decode_array(np.frombuffer(content, np.uint8), size)
 
 
 def decode_array(encoded: NDArray[np.uint8], size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
-    """The same for bytes in an array."""
+    """Like `decode`, for bytes in an array."""
     image = decode_whole(encoded)
     if image.shape[:2] != (size, size):
         image = np.asarray(cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
@@ -37,7 +37,7 @@ def decode_array(encoded: NDArray[np.uint8], size: int = IMAGE_SIZE) -> NDArray[
 
 
 def decode_whole(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """RGB in the size that the image has; ValueError when it cannot be decoded."""
+    """Decode an image file to RGB in its own size; ValueError if it cannot be decoded."""
     try:
         image: Any = cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB) if len(encoded) else None
     except cv2.error as error:
@@ -48,7 +48,7 @@ def decode_whole(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 class MappedShard:
-    """One file in memory; the system reads a page of it when it is touched."""
+    """One memory-mapped shard; the system reads pages on first access."""
 
     def __init__(self, path: Path) -> None:
         """Map the file."""
@@ -58,17 +58,17 @@ class MappedShard:
         self.table: Any = pa.ipc.open_file(self.whole)
 
     def batches(self) -> list["MappedImages"]:
-        """The images of every record batch."""
+        """The images of each record batch."""
         return [MappedImages(self, number) for number in range(self.table.num_record_batches)]
 
 
 class MappedImages:
-    """The images of one record batch: where the bytes of each lie. The other columns are read when asked for."""
+    """The images of one record batch, located in the mapped file. Other columns are read on demand."""
 
     __slots__ = ("encoded", "number", "offsets", "origin", "shard")
 
     def __init__(self, shard: MappedShard, number: int) -> None:
-        """Find the images in the shard."""
+        """Locate the images in the shard."""
         _, offsets, encoded = shard.table.get_batch(number).column("image").buffers()
         self.shard, self.number = shard, number
         self.offsets = memoryview(offsets).cast("i")
@@ -84,20 +84,20 @@ class MappedImages:
         return self.encoded[self.offsets[place] : self.offsets[place + 1]]
 
     def column(self, name: str) -> Any:
-        """Another column of the same rows."""
+        """Another column of the batch."""
         return self.shard.table.get_batch(self.number).column(name)
 
     def advise(self, advice: int, begin: int, end: int) -> None:
-        """Tell the system how a span of the images will be read."""
+        """Advise the kernel how a range of the images will be read (madvise)."""
         start = (self.origin + begin) // mmap.PAGESIZE * mmap.PAGESIZE
         self.shard.pages.madvise(advice, start, self.origin + end - start)
 
 
 class Faces:
-    """All faces of some shards, by row number. Rows of one identity are neighbours, unless its source has grown."""
+    """The faces of several shards, by row number. Rows of one identity are adjacent, unless its source has grown."""
 
     def __init__(self, shards: Sequence[Path], *, workers: int = 1, memory: int | None = None) -> None:
-        """Map the shards; no image is read until it is asked for. `memory`: bytes that the machine has."""
+        """Map the shards without reading images. `memory`: bytes of physical memory, for tests."""
         self.paths = list(shards)
         self.workers = workers
         self.batches = [batch for path in shards for batch in MappedShard(path).batches()]
@@ -122,18 +122,18 @@ class Faces:
         return self.starts[-1]
 
     def content(self, row: int) -> memoryview:
-        """The image file's bytes, without a copy."""
+        """The bytes of the image file, without a copy."""
         batch, place = self._locate(row)
         return batch.piece(place).data
 
     def name(self, row: int) -> str:
-        """What the image was called in its source."""
+        """Name of the image in its source."""
         batch, place = self._locate(row)
         name: str = batch.column("name")[place].as_py()
         return name
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Decoded faces, RGB [B, 112, 112, 3], in the order asked for."""
+        """Decode faces to RGB [B, 112, 112, 3], in the order of `indices`."""
         images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
         parts = [slice(start, start + LOAD_CHUNK) for start in range(0, len(indices), LOAD_CHUNK)]
         if self.workers == 1 or len(parts) == 1:
@@ -145,7 +145,7 @@ class Faces:
     def fill(
         self, images_BHWC: NDArray[np.uint8], indices: NDArray[np.int64], flips: NDArray[np.bool_] | None = None
     ) -> None:
-        """Decode faces into their places in a batch, some of them mirrored, in the thread of the caller."""
+        """Decode faces into a batch in the caller's thread; `flips` mirrors some of them."""
         rows = indices.tolist()
         if not self.fits:
             self._announce(rows)
@@ -171,19 +171,19 @@ class Faces:
         return self.batches[number], row - self.starts[number]
 
     def _stop_reading_ahead(self) -> None:
-        """What follows an image is of no use to a random order when the memory cannot keep it."""
+        """Disable the kernel's read-ahead (MADV_RANDOM): in random order it reads pages that memory cannot keep."""
         for batch in self.batches:
             batch.advise(mmap.MADV_RANDOM, 0, len(batch.encoded))
 
     def _announce(self, rows: list[int]) -> None:
-        """Have all these images read at once, rather than page by page when each is decoded."""
+        """Ask the kernel to read all these images now (MADV_WILLNEED) instead of page by page during decoding."""
         for row in rows:
             batch, place = self._locate(row)
             batch.advise(mmap.MADV_WILLNEED, batch.offsets[place], batch.offsets[place + 1])
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """They end with this object, and share out the images themselves: OpenCV's own would compete with them."""
+        """Decoding threads; OpenCV's own threads are switched off in them, since they would compete."""
         return ThreadPoolExecutor(
             self.workers, thread_name_prefix="gif-faces", initializer=cv2.setNumThreads, initargs=(1,)
         )
@@ -194,12 +194,12 @@ def _physical_memory() -> int:
 
 
 def open_faces(faces: Artifact, split: str, workers: int) -> Faces:
-    """The faces of one split (`identities` or `held_out`), mapped into memory."""
+    """The faces of one split (`identities` or `held_out`) of an ingestion artifact."""
     return Faces([faces.path(name) for name in faces.names(f"{split}-")], workers=workers)
 
 
 class Images(Protocol):
-    """Aligned face images that can be read in any order."""
+    """Aligned face images that can be loaded in any order."""
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB images [B, 112, 112, 3]; called from a background thread."""

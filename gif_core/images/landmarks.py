@@ -1,4 +1,4 @@
-"""Five points for every image of a folder: a text file with lines of `label/image.jpg x1 y1 … x5 y5`."""
+"""Reading a landmarks file: lines of `label/image.jpg x1 y1 … x5 y5`, five points per image."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from gif_core.images.source_files import IMAGE_ENDINGS, SourceFile
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Points by image name, and the file they came from."""
+    """Landmarks by image name, and the file they were read from."""
 
     points: dict[str, NDArray[np.float64]]
     file: SourceFile
 
 
 def read_landmarks(address: str) -> Landmarks:
-    """Read all lines; an eleventh number, a detector's score, may follow and is left aside."""
+    """Read all lines; an eleventh number, a detector's score, is ignored."""
     fs, path = fsspec.url_to_fs(address)
     if not fs.isfile(path):
         raise FileNotFoundError(f"ingestion.sources: there is no landmarks file {address}")
@@ -30,7 +30,7 @@ def read_landmarks(address: str) -> Landmarks:
 
 
 def _read_line(address: str, number: int, line: str) -> tuple[str, NDArray[np.float64]]:
-    """Name and points; there may be blanks in the name."""
+    """Name and points of one line; the name may contain blanks."""
     for count in (10, 11):
         name, *numbers = line.strip().rsplit(maxsplit=count)
         if name.lower().endswith(IMAGE_ENDINGS) and len(numbers) == count:
@@ -38,4 +38,4 @@ def _read_line(address: str, number: int, line: str) -> tuple[str, NDArray[np.fl
                 return name, np.array(numbers[:10], np.float64).reshape(5, 2)
             except ValueError:
                 break
-    raise ValueError(f"{address}, line {number}: wanted an image's name and ten numbers, found {line[:80]!r}")
+    raise ValueError(f"{address}, line {number}: expected an image's name and ten numbers, found {line[:80]!r}")

@@ -1,6 +1,6 @@
-"""Images of third-party files as faces: what they declare is checked before they are decoded."""
+"""Loading faces from untrusted image files: the declared size is checked before decoding."""
 
-# Shapes: B images asked for, 5 landmarks of 2 coordinates.
+# Shapes: B images of a batch, 5 landmarks, 2 coordinates, H height, W width, C channels.
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +14,11 @@ from gif_core.images.checks import ImageLimits, check_size
 from gif_core.images.faces import IMAGE_SIZE, decode, decode_whole
 
 LIMITS: Final = ImageLimits(smallest=1, largest=2**13)
-"""A camera of 48 million pixels stays below; decoded, such an image takes at most 200 MB."""
+"""Photographs of 48 megapixels are within the limits; a decoded image takes at most 200 MB."""
 
 
 def read_face(content: bytes, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
-    """RGB, 112×112: aligned by five points, or without them resized as it is; ValueError when that cannot be."""
+    """Decode to RGB, 112×112: aligned by five landmarks, or resized without them; ValueError if that fails."""
     check_size(content, LIMITS)
     if points_52 is None:
         return decode(content)
@@ -26,7 +26,7 @@ def read_face(content: bytes, points_52: NDArray[np.float64] | None = None) -> N
 
 
 def read_face_file(path: Path, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
-    """The same of a file; the error names it."""
+    """Like `read_face`, for a file, which errors name."""
     try:
         return read_face(path.read_bytes(), points_52)
     except ValueError as error:
@@ -34,7 +34,7 @@ def read_face_file(path: Path, points_52: NDArray[np.float64] | None = None) -> 
 
 
 def load_each(indices: NDArray[np.int64], load_one: Callable[[int], NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """RGB images [B, 112, 112, 3], in the order asked for."""
+    """Load images one by one into a batch, RGB [B, 112, 112, 3], in the order of `indices`."""
     images_BHWC = np.empty((len(indices), IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
     for place, index in enumerate(indices.tolist()):
         images_BHWC[place] = load_one(index)

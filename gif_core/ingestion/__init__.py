@@ -1,10 +1,10 @@
 """Ingestion: faces of any source become Arrow shards with dense identity ids and a held-out split.
 
-catalogue    All records and identities of all sources of a run under one numbering, and reading ahead in any order
-conversion   Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of identities kept aside
-incremental  Sources that have grown: what an earlier ingestion holds already, so that only the rest is read
-shards       Arrow IPC shards of faces: written batch by batch, and finished when their journal entry is there
-splits       The faces of one split: identities get their identity ids, and their images go into shards
+conversion   ingest: planning the splits, reading, the tables of identities and of the quarantine
+catalogue    all records and identities of all sources, and reading them ahead
+splits       the faces of one split: assigning identity ids, filling shards
+shards       Arrow shards, and the journal from which a killed ingestion resumes
+incremental  reading only what is new when sources have grown
 """
 
 from typing import TYPE_CHECKING

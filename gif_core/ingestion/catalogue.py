@@ -1,4 +1,4 @@
-"""All records and identities of all sources of a run under one numbering, and reading ahead in any order."""
+"""All records and identities of all sources under one numbering, and reading them ahead in any order."""
 
 # Shapes: R records of all sources, P identities of all sources, U records of one unit of work.
 
@@ -21,11 +21,12 @@ logger = logging.getLogger(__name__)
 
 UNIT_BYTES = 4 * 2**20
 UNIT_RECORDS = 1024
+"""Limits of a unit of work."""
 AHEAD = 2
-"""Units that are read before they are needed, besides one for each worker."""
+"""Units that are read ahead, besides one per worker."""
 
 Check = Callable[[ImageBlock], dict[int, str]]
-"""Why images cannot be used, by place."""
+"""Checks a block: reasons why images cannot be used, by position."""
 
 
 class Refused(NamedTuple):
@@ -37,17 +38,17 @@ class Refused(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Some records in a row."""
+    """A unit of work: adjacent records with their names and images."""
 
     records: NDArray[np.int64]
     names: list[str]
     images: list[memoryview]
     bad: dict[int, str]
-    """Why there is no image, by place."""
+    """Reasons why images cannot be used, by position."""
 
 
 class Catalogue:
-    """The identities of several sources, numbered through; two sources never share a person."""
+    """The identities of all sources, numbered consecutively; sources never share an identity."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         """List all sources."""
@@ -63,12 +64,12 @@ class Catalogue:
         for source, listing in enumerate(listings):
             images, identities = len(listing.person_R), len(listing.labels)
             logger.info(
-                "source %d: %d images of %d identities, %d refused", source, images, identities, len(listing.faults)
+                "source %d: %d images of %d identities, %d rejected", source, images, identities, len(listing.faults)
             )
         self.refused = [Refused(source, *fault) for source, listing in enumerate(listings) for fault in listing.faults]
 
     def place(self, record: int) -> tuple[int, str]:
-        """The source of a record, and where it is there."""
+        """The source of a record, and its name there."""
         source = bisect_right(self.starts, record) - 1
         return source, self.readers[source].names(np.array([record - self.starts[source]]))[0]
 
@@ -77,12 +78,12 @@ class Catalogue:
         return Refused(*self.place(record), reason)
 
     def by_person(self, identities: NDArray[np.bool_], wanted_R: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The wanted records of these identities, person by person, each in the order of its source."""
+        """The wanted records of these identities, sorted by identity, keeping the order of the source."""
         records = np.flatnonzero(identities[self.person_R] & wanted_R)
         return records[np.argsort(self.person_R[records], kind="stable")]
 
     def read_ahead(self, records: NDArray[np.int64], check: Check, workers: int, spool: Path) -> Iterator[Unit]:
-        """The records in this order with their checked images, read by threads some units ahead."""
+        """Read and check records in this order, in units that threads read ahead."""
         for source, some in self._by_source(records):
             first = self.starts[source]
             with readable(self.readers[source], some - first, spool) as reader:
@@ -92,7 +93,7 @@ class Catalogue:
                 yield from prefetch(work, units, depth=threads + AHEAD, workers=threads)
 
     def _by_source(self, records: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The same records, cut where the source changes; identities are numbered source by source."""
+        """The records, cut where the source changes; identities are numbered source by source."""
         sources = np.searchsorted(self.starts, records, side="right") - 1
         cuts = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(records)]
         for start, end in pairwise(cuts):
@@ -101,7 +102,7 @@ class Catalogue:
 
 
 def _units(records: NDArray[np.int64], size_R: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Pieces of work of some megabytes."""
+    """Cut records into units of a few megabytes."""
     start = 0
     while start < len(records):
         some = records[start : start + UNIT_RECORDS]

@@ -1,8 +1,8 @@
-"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of identities kept aside.
+"""Ingestion: faces of any source → Arrow shards, dense identity ids, and a split of held-out identities.
 
-Each split is read person by person and written shard by shard. What a shard holds depends on the sources and the
-settings alone, so the bytes are the same whatever the number of workers, and a killed ingestion goes on after its
-last finished shard.
+Each split is read identity by identity and written shard by shard. The content of a shard depends only on the sources
+and settings, so the bytes do not depend on the number of workers, and a killed ingestion resumes after its last
+finished shard.
 """
 
 # Shapes: R records of all sources, P identities of all sources.
@@ -33,14 +33,15 @@ IDENTITIES = pa.schema(
 )
 QUARANTINE = pa.schema([("source", pa.int32()), ("record", pa.string()), ("reason", pa.string())])
 WORK = ".work"
-"""Folder of the journal and of spools; hidden, so it is not published."""
+"""Folder of the journal and of spools; hidden, so that it is not published."""
 LEFT_OUT = "identity left out"
-"""How the reason begins when it is about a person rather than an image."""
+"""Start of a quarantine reason that is about an identity rather than an image."""
 EXAMPLES = 5
+"""Bad images that an error message lists."""
 
 
 class SourceChangedError(GifError, RuntimeError):
-    """A source is not what it was when its key was worked out."""
+    """A source has changed since its key was computed."""
 
 
 class TooManyBadImagesError(GifError, ValueError):
@@ -49,7 +50,7 @@ class TooManyBadImagesError(GifError, ValueError):
 
 @dataclass(frozen=True)
 class IngestionStep:
-    """Progress: images and their bytes so far, of how many images."""
+    """Progress: images and bytes processed so far, and the total number of images."""
 
     images: int
     total: int
@@ -57,12 +58,12 @@ class IngestionStep:
 
 
 def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
-    """What the sources hold: it changes when a source has grown, not when it has moved."""
+    """The content of the sources, for the key: it changes when a source grows, not when it is moved."""
     return [reader.describe() for reader in readers]
 
 
 def is_held_out(source: int, label: str, share: float) -> bool:
-    """Whether a person is kept aside: decided by name, so that it stays so when the source grows."""
+    """Whether an identity is held out: decided by its label, so that it does not change when the source grows."""
     digest = hashlib.sha256(f"{source}/{label}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 < share
 
@@ -75,7 +76,7 @@ def ingest(
     workers: int = 1,
     base: Base | None = None,
 ) -> Iterator[IngestionStep]:
-    """Write the shards and tables of a faces artifact; with a `base`, only what is new since then."""
+    """Write the shards and tables of an ingestion artifact; with a `base`, only what is new since then."""
     (folder / WORK).mkdir(parents=True, exist_ok=True)
     ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
     yield from ingestion.read(workers)
@@ -83,7 +84,7 @@ def ingest(
 
 
 class Ingestion:
-    """One run of the stage: who belongs to which split, what is to be read, and what was refused."""
+    """One run of the stage: the identities of each split, the records to read, and the rejected ones."""
 
     def __init__(self, config: IngestionConfig, catalogue: Catalogue, folder: Path, base: Base) -> None:
         """Plan the splits; finished shards of an earlier attempt count as done."""
@@ -98,7 +99,7 @@ class Ingestion:
         self.total = sum(len(split.records) for split in self.splits)
 
     def read(self, workers: int) -> Iterator[IngestionStep]:
-        """Read, check and write every record that is still to be done."""
+        """Read, check and write all records that are not finished."""
         self._check_fraction()
         done, size = sum(split.progress.position for split in self.splits), 0
         for split in self.splits:
@@ -112,7 +113,7 @@ class Ingestion:
         yield IngestionStep(done, self.total, size)
 
     def _take(self, split: SplitWriter, unit: Unit) -> int:
-        """Give the split what was read, as many images of one person at a time as follow each other; their bytes."""
+        """Pass a unit to the split, in runs of images of one identity; returns their bytes."""
         persons = self.catalogue.person_R[unit.records]
         cuts = {0, *(np.flatnonzero(np.diff(persons)) + 1).tolist(), len(persons)}
         cuts |= unit.bad.keys() | {place + 1 for place in unit.bad}
@@ -125,7 +126,7 @@ class Ingestion:
         return sum(map(len, unit.images))
 
     def write_tables(self) -> None:
-        """Identities, what was refused and why, and the files of the sources."""
+        """Write the tables of identities, of the quarantine, and of the files of the sources."""
         tables = {split.name: self._identity_table(split) for split in self.splits}
         quarantine = self._quarantine()
         _check_identities(tables["identities"], tables["held_out"], len(quarantine))
@@ -156,7 +157,7 @@ class Ingestion:
         return np.fromiter((is_held_out(source, label, share) for source, label in identities), bool)
 
     def _held_over(self) -> list[Refused]:
-        """Rows of the base's quarantine about what is not read again."""
+        """Rows of the base's quarantine about records that are not read again."""
         if not self.base.quarantine:
             return []
         again = self.base.seen(self.catalogue) & self.wanted_R
@@ -167,8 +168,8 @@ class Ingestion:
             for person in np.unique(self.catalogue.person_R[again]).tolist()
         }
         rows = [Refused(**row) for row in self.base.quarantine]
-        anew = read | identities
-        return [row for row in rows if (row.source, row.record) not in anew]
+        read_again = read | identities
+        return [row for row in rows if (row.source, row.record) not in read_again]
 
     def _check_fraction(self) -> None:
         bad = sum(len(split.progress.bad) for split in self.splits) + len(self.catalogue.refused)
@@ -184,16 +185,16 @@ class Ingestion:
         return (
             f"{bad} of {total} images are bad, more than ingestion.max_bad_fraction={self.config.max_bad_fraction} "
             f"allows ({', '.join(f'{count} {reason}' for reason, count in reasons.most_common())}). "
-            f"Mend the source or raise the setting. The first of them:{examples}"
+            f"Repair the source or raise the setting. The first of them:{examples}"
         )
 
     def _quarantine(self) -> list[Refused]:
-        """All rows: of the base, of listing the sources, of images, and of identities left without enough of them."""
+        """All rows: of the base, of the listings, of bad images, and of identities left with too few images."""
         bad = [self.catalogue.refuse(*row) for split in self.splits for row in split.progress.bad]
         return [*self.held_over, *self.catalogue.refused, *bad, *self._left_out()]
 
     def _left_out(self) -> Iterator[Refused]:
-        """Identities who had enough images before the bad ones were refused."""
+        """Identities that had enough images before bad ones were rejected."""
         for split in self.splits:
             spoilt = Counter(int(self.catalogue.person_R[record]) for record, _ in split.progress.bad)
             for person, bad in sorted(spoilt.items()):
@@ -203,7 +204,7 @@ class Ingestion:
                     yield Refused(int(self.catalogue.source_P[person]), self.catalogue.labels[person], reason)
 
     def _identity_table(self, split: SplitWriter) -> pa.Table:
-        """The identities of a split by identity id; those of the base come first."""
+        """The identities of a split, sorted by identity id; those of the base come first."""
         before = self.base.identities.get(split.name)
         counts = (
             dict(zip(before["identity_id"].to_pylist(), before["num_samples"].to_pylist(), strict=True))
@@ -229,6 +230,6 @@ def _check_identities(identities: pa.Table, held_out: pa.Table, refused: int) ->
     counts = held_out["num_samples"].to_pylist()
     if counts and (len(counts) < 2 or max(counts) < 2):
         raise ValueError(
-            f"ingestion.held_out keeps {len(counts)} identities aside, with at most {max(counts)} images each: nothing "
-            "to verify, which takes two identities, one of them with two images. Raise it, or set it to 0"
+            f"ingestion.held_out holds out {len(counts)} identities with at most {max(counts)} images each: "
+            "verification needs two identities, one of them with two images. Raise it, or set it to 0"
         )

@@ -1,6 +1,6 @@
-"""Sources that have grown: what an earlier ingestion holds already, so that only the rest is read."""
+"""Incremental ingestion: when sources have grown, only what an earlier artifact lacks is read."""
 
-# Shapes: R records of all sources, P identities of all sources, F files of one source.
+# Shapes: R records of all sources, P identities of all sources.
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,22 +24,23 @@ from schemas.stages import VERSIONS
 FILES = pa.schema([("source", pa.int32()), ("name", pa.string()), ("size", pa.int64()), ("digest", pa.string())])
 FILES_NAME = "sources.parquet"
 BATCH = 2**16
+"""Rows read or written at a time."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """An earlier faces artifact; empty when everything is to be read."""
+    """An earlier ingestion artifact to build on; empty if everything is read."""
 
     identities: Mapping[str, pa.Table] = field(default_factory=dict)
-    """The table of identities of each split."""
+    """Table of identities of each split."""
     shards: Mapping[str, int] = field(default_factory=dict)
     """Number of shards of each split."""
     quarantine: Sequence[dict[str, Any]] = ()
     files: Sequence[NDArray[np.uint64]] = ()
-    """Marks of the files of each source."""
+    """Short digests of the files of each source."""
 
     def known_identities(self, catalogue: Catalogue) -> dict[int, int]:
-        """Identity id by person, for those who have one."""
+        """Identity ids of the catalogue's identities that have one."""
         ids = {
             (row["source"], row["label"]): row["identity_id"]
             for table in self.identities.values()
@@ -49,7 +50,7 @@ class Base:
         return {person: ids[key] for person, key in identities if key in ids} if ids else {}
 
     def wanted(self, catalogue: Catalogue) -> NDArray[np.bool_]:
-        """Records that are to be read: the new ones, and all of new identities and of those who had too few images."""
+        """Records to read: new ones, and all records of grown identities that had no id (too few images)."""
         old_R = self.seen(catalogue)
         identities = len(catalogue.labels)
         unknown_P = np.ones(identities, bool)
@@ -58,7 +59,7 @@ class Base:
         return np.asarray(~old_R | (unknown_P & grown_P)[catalogue.person_R], bool)
 
     def seen(self, catalogue: Catalogue) -> NDArray[np.bool_]:
-        """Records of files that were there before."""
+        """Records of files that the earlier ingestion has read."""
         parts = [np.empty(0, bool)]
         for source, reader in enumerate(catalogue.readers):
             file_R = reader.listing.file_R
@@ -68,7 +69,7 @@ class Base:
 
 
 def open_base(artifact: Artifact) -> Base:
-    """Read what is needed of an earlier artifact; its images stay where they are."""
+    """Read the tables of an earlier artifact, without its images."""
     tables = {name: pq.read_table(artifact.path(f"{name}.parquet")) for name in ("identities", "held_out")}
     shards = {name: len(artifact.names(f"{name}-")) for name in tables}
     quarantine = pq.read_table(artifact.path("quarantine.parquet")).to_pylist()
@@ -76,10 +77,10 @@ def open_base(artifact: Artifact) -> Base:
 
 
 def find_base(store: ArtifactStore, settings: Mapping[str, Any], readers: Sequence[Reader]) -> str | None:
-    """The key of the newest faces from which these sources have only grown.
+    """The key of the newest artifact since which these sources have only grown.
 
-    When the very same sources are stored already, it is what those faces themselves grew from: so the same sources
-    keep the same key.
+    If the identical sources are stored already, it is the base of that artifact, so that equal sources keep the same
+    key.
     """
     marks: list[NDArray[np.uint64]] = []
     for manifest in store.manifests("ingestion"):
@@ -94,7 +95,7 @@ def find_base(store: ArtifactStore, settings: Mapping[str, Any], readers: Sequen
 
 
 def write_files(folder: Path, readers: Sequence[Reader]) -> None:
-    """Write down the files of all sources, for the next time."""
+    """Write the table of all source files, for later ingestions."""
     with pq.ParquetWriter(folder / FILES_NAME, FILES) as writer:
         for source, reader in enumerate(readers):
             rows = iter(reader.files)
@@ -110,7 +111,7 @@ def write_files(folder: Path, readers: Sequence[Reader]) -> None:
 
 
 def _is_alike(manifest: Manifest, settings: Mapping[str, Any]) -> bool:
-    """Whether only the content of the sources, or the number of sources, may be another."""
+    """Whether an artifact has the same settings, apart from the content of sources and additional sources."""
     if manifest.version != VERSIONS["ingestion"]:
         return False
     before, now = (
@@ -126,7 +127,7 @@ def _without_content(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_only_grown(artifact: Artifact, marks: Sequence[NDArray[np.uint64]]) -> bool:
-    """Whether every file that was there before still is, unchanged."""
+    """Whether all earlier files still exist, unchanged."""
     if FILES_NAME not in artifact.names():
         return False
     before = _stored_marks(artifact)
@@ -146,7 +147,7 @@ def _stored_marks(artifact: Artifact) -> list[NDArray[np.uint64]]:
 
 
 def _marks(files: Sequence[SourceFile]) -> NDArray[np.uint64]:
-    """A short digest of each file's name, size and digest: millions of them fit into memory."""
+    """A short digest of each file's name, size and digest: millions of them fit in memory."""
     values = (
         hashlib.blake2b(f"{name}\0{size}\0{mark}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
         for name, size, mark in files

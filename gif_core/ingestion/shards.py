@@ -1,4 +1,4 @@
-"""Arrow IPC shards of faces: written batch by batch, and finished when their journal entry is there."""
+"""Arrow shards of faces, written batch by batch, and the journal that records finished shards."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ Image = bytes | memoryview
 
 @dataclass
 class FaceBatch:
-    """Faces that are written at once: few enough that their bytes are still in the processor's cache."""
+    """Faces that are written at once: few enough to stay in the processor's cache."""
 
     identity_ids: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class FaceBatch:
     """Bytes of all images."""
 
     def add(self, identity_id: int, names: list[str], images: Sequence[Image]) -> None:
-        """Take faces of one person."""
+        """Add faces of one identity."""
         self.identity_ids += [identity_id] * len(names)
         self.names += names
         self.images += images
@@ -50,10 +50,10 @@ class FaceBatch:
 
 
 class ShardFile:
-    """One Arrow file, there under its name only when it is whole."""
+    """An Arrow file that gets its name only when it is complete."""
 
     def __init__(self, path: Path) -> None:
-        """Begin the file under a hidden name."""
+        """Create the file under a hidden name."""
         self.path, self.partial = path, path.with_name(f".{path.name}")
         self.sink = pa.OSFile(str(self.partial), "wb")
         self.writer = pa.ipc.new_file(self.sink, SCHEMA)
@@ -63,38 +63,38 @@ class ShardFile:
         self.writer.write_batch(faces.to_arrow())
 
     def close(self) -> None:
-        """Stop writing; the file keeps its hidden name."""
+        """Close the file; it keeps its hidden name."""
         self.writer.close()
         self.sink.close()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Close the file and give it its name."""
         self.close()
         self.partial.replace(self.path)
 
 
 @dataclass
 class Progress:
-    """How far one split is: what its finished shards hold, and what was refused on the way."""
+    """Progress of one split: the content of its shards, and the rejected records."""
 
     position: int = 0
-    """Records that are done."""
+    """Records processed."""
     shards: int = 0
     good: Counter[int] = field(default_factory=Counter)
-    """Usable images of every person."""
+    """Usable images per identity."""
     bad: list[tuple[int, str]] = field(default_factory=list)
-    """Record and reason."""
+    """Rejected records with reasons."""
 
 
 class Journal:
-    """One small file for each finished shard, written after it: what a killed ingestion goes on from."""
+    """One small file per finished shard, written after it, from which a killed ingestion resumes."""
 
     def __init__(self, folder: Path, work: Path, split: str, first_shard: int) -> None:
-        """Shards lie in `folder`, entries in `work`; numbers begin after the `first_shard` shards of others."""
+        """Shards are in `folder`, entries in `work`; the first `first_shard` numbers belong to the base's shards."""
         self.folder, self.work, self.split, self.first_shard = folder, work, split, first_shard
 
     def resume(self) -> Progress:
-        """The sum of all entries whose shards are there; a shard without an entry is written anew."""
+        """The sum of all entries whose shards exist; a shard without an entry is removed and written again."""
         progress = Progress()
         while self._entry(progress.shards).is_file() and self._shard(progress.shards).is_file():
             done = json.loads(self._entry(progress.shards).read_bytes())
@@ -106,11 +106,11 @@ class Journal:
         return progress
 
     def open_shard(self, number: int) -> ShardFile:
-        """Begin a shard."""
+        """Create a shard."""
         return ShardFile(self._shard(number))
 
     def enter(self, number: int, since: Progress) -> None:
-        """Declare a shard finished, with what happened since the one before."""
+        """Record a finished shard, with the progress since the previous one."""
         entry = self._entry(number)
         partial = entry.with_name(f".{entry.name}")
         partial.write_text(json.dumps({"position": since.position, "good": since.good, "bad": since.bad}))

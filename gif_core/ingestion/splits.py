@@ -1,6 +1,4 @@
-"""The faces of one split: identities get their identity ids, and their images go into shards."""
-
-# Shapes: R records of all sources.
+"""Writing the faces of one split: assigning identity ids and filling shards."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,13 +14,13 @@ from gif_core.ingestion.shards import FaceBatch, Image, Journal, Progress, Shard
 
 BATCH_BYTES: Final = 4 * 2**20
 WAITING: Final = 4
-"""Batches that may wait for the disk."""
+"""Batches that may wait to be written."""
 
 
 class SplitWriter:
-    """Takes the images of a split in order; one thread writes them batch by batch while others are read.
+    """Takes the images of a split in order; a thread writes them in batches while others are read.
 
-    Where batches and shards end depends on the images alone.
+    Boundaries of batches and shards depend only on the images.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class SplitWriter:
         min_samples: int,
         shard_bytes: int,
     ) -> None:
-        """Go on after the shards that are finished; `ids` has the identities who have an identity id already."""
+        """Resume after the finished shards; `ids` are the identity ids that exist already."""
         self.name, self.records, self.ids = name, records, dict(ids)
         self.min_samples, self.shard_bytes = min_samples, shard_bytes
         self.journal = Journal(folder, work, name, first_shard)
@@ -51,11 +49,11 @@ class SplitWriter:
 
     @property
     def left(self) -> NDArray[np.int64]:
-        """Records that are still to be taken or refused."""
+        """Records that are not processed yet."""
         return self.records[self.progress.position :]
 
     def take(self, person: int, names: list[str], images: Sequence[Image]) -> None:
-        """Images of the next records, all of one person; the first wait until there are `min_samples` of them."""
+        """Add the images of the next records, all of one identity; they wait until there are `min_samples` of them."""
         if person != self.person:
             self.person, self.waiting = person, FaceBatch()
         if person not in self.ids and self.progress.good[person] + len(images) < self.min_samples:
@@ -73,13 +71,13 @@ class SplitWriter:
             self._cut()
 
     def refuse(self, record: int, reason: str) -> None:
-        """The next record cannot be used."""
+        """Reject the next record."""
         self.progress.position += 1
         self.progress.bad.append((record, reason))
         self.since.bad.append((record, reason))
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the remaining images."""
         if self.shard_size:
             self._write_batch()
             self._finish_shard()
@@ -87,13 +85,13 @@ class SplitWriter:
             self.writes.popleft().result()
 
     def __enter__(self) -> Self:
-        """Nothing is opened yet."""
+        """The thread ends with the context."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for the disk."""
+        """Wait for pending writes and close the file."""
         self.disk.shutdown()
         if self.file:
             self.file.close()
@@ -104,7 +102,7 @@ class SplitWriter:
         self.shard_size += self.batch.size - before
 
     def _fitting(self, images: Sequence[Image]) -> int:
-        """How many of these images it takes to fill the batch or the shard, or all of them."""
+        """Number of these images that fill the batch or the shard, or all of them."""
         room = min(BATCH_BYTES - self.batch.size, self.shard_bytes - self.shard_size)
         if sum(map(len, images)) < room:
             return len(images)
@@ -117,7 +115,7 @@ class SplitWriter:
         self.since.good[person] += images
 
     def _cut(self) -> None:
-        """End the batch and the shard that are full."""
+        """Write the batch and finish the shard if they are full."""
         full = self.shard_size >= self.shard_bytes
         if full or self.batch.size >= BATCH_BYTES:
             self._write_batch()
@@ -153,7 +151,7 @@ class SplitWriter:
         return self.ids.setdefault(person, len(self.ids))
 
     def _restore_ids(self) -> None:
-        """Identities in finished shards have got their ids in the order of their numbers."""
+        """Assign ids to the identities in finished shards, in the order of their numbers."""
         for person in sorted(self.progress.good):
             if self.progress.good[person] >= self.min_samples:
                 self._identity_id(person)

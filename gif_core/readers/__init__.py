@@ -1,18 +1,18 @@
-"""Readers: the formats that faces come in, one file each, all with the protocol of `base`.
+"""Readers: reading face datasets, one file per format, all with the interface of `base`.
 
-archives          Tar archives: their members are found by the headers and read where they lie, nothing is ever extra...
-base              What every reader of a face dataset offers
-columns           One column of a Parquet or Arrow file, from front to back, with bounds on what a damaged file can a...
-factory           The reader of a configured source
-files             Files of a source on a local disk or any fsspec file system: found, told apart, and read by ranges
-folder            A folder with one sub-folder of images per identity, local or on any fsspec file system
-packed            What the formats that pack many images into one file have in common: an index, and reading by ranges
-recordio          MXNet RecordIO without mxnet: `train.rec`, with or without `train.idx` and `property`
-recordio_framing  Records of MXNet RecordIO files: where they lie, and what their headers say
-spool             A local copy of what can only be read from front to back, for reading it person by person
-synthetic         Faces that the project draws itself, as a source like any other
-tables            Parquet and Arrow files with a column of images, as Hugging Face writes them
-webdataset        WebDataset: tar files whose members `key.jpg`, `key.cls`, `key.json` belong together
+base              Reader and Listing, the interface; faults; numbers of labels
+factory           open_reader: the reader of a configured source
+folder            one sub-folder of images per identity
+recordio          MXNet RecordIO: labels, `.idx` and `property` files
+recordio_framing  records of RecordIO files: headers, split records, damage
+webdataset        WebDataset: samples of tar files
+archives          members of tar archives
+tables            Parquet and Arrow files with a column of images
+columns           reading one column of a Parquet or Arrow file, with bounds on memory
+synthetic         generated faces
+packed            what formats with many images per file share: an index, and reads of ranges
+files             files of a source on local disks and fsspec file systems
+spool             a local copy of images that can only be read in order
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Tar archives: their members are found by the headers and read where they lie, nothing is ever extracted.
+"""Members of tar archives: located by their headers and read in place, without extracting anything.
 
-Members whose names lead out of the archive, links and devices are refused.
+Links, devices, and members whose names point outside the archive are rejected.
 """
 
 import re
@@ -16,10 +16,10 @@ from gif_core.readers.files import Blob, Window
 BLOCK: Final = 512
 EMPTY: Final = bytes(BLOCK)
 LONGEST_TEXT: Final = 2**20
-"""Bytes of a member that is read as text."""
+"""Largest member that is read as text, in bytes."""
 LONGEST_NAME: Final = 4096
 PLAIN: Final = frozenset({b"\0", b"0", b"7"})
-"""Types of files; 7 is an old name for them."""
+"""Type flags of regular files; 7 is an obsolete one."""
 LONG_NAME, PAX, PAX_GLOBAL, LONG_LINK, FOLDER = b"L", b"x", b"g", b"K", b"5"
 REFUSED: Final = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a pipe"}
 PAX_RECORD: Final = re.compile(rb"(\d{1,20}) ([^=]+)=")
@@ -27,39 +27,39 @@ PAX_RECORD: Final = re.compile(rb"(\d{1,20}) ([^=]+)=")
 
 @dataclass(frozen=True)
 class Member:
-    """A plain file in an archive."""
+    """A regular file in an archive."""
 
     name: str
     start: int
     size: int
     text: bytes | None = None
-    """What stands in it, if it was asked for."""
+    """Its content, if its ending was requested."""
 
     @property
     def is_hidden(self) -> bool:
-        """Whether its last part begins with a dot, as what systems leave behind does."""
+        """Whether its file name starts with a dot, like files that systems leave behind."""
         return self.name.rpartition("/")[2].startswith(".")
 
     @property
     def key(self) -> str:
-        """The name up to the first dot of its last part: members with the same key belong together."""
+        """The name up to the first dot of the file name: members with the same key form a sample."""
         folder, slash, name = self.name.rpartition("/")
         return f"{folder}{slash}{name.partition('.')[0]}"
 
     @property
     def ending(self) -> str:
-        """What follows, with the dot."""
+        """The rest of the name, with the dot, in lower case."""
         return self.name[len(self.key) :].lower()
 
 
 class BrokenArchiveError(ValueError):
-    """What stands at some place of the file is no member's header."""
+    """There is no valid header at some position of the file."""
 
 
 def scan_members(blob: Blob, texts: tuple[str, ...]) -> Iterator[Member | Fault]:
-    """The plain files of an archive in order, and what is refused; those with an ending of `texts` are read.
+    """The regular files of an archive in order, and faults; members with an ending in `texts` are read.
 
-    Damaged headers are skipped to the next good one.
+    After a damaged header the scan resumes at the next valid one.
     """
     window, position, long_name, damaged = Window(blob), 0, "", False
     while position < blob.size:
@@ -94,7 +94,7 @@ def _take(window: Window, member: Member, kind: bytes, texts: tuple[str, ...]) -
 
 
 def _refusal(member: Member, kind: bytes) -> str:
-    """Why the member is not taken, if so."""
+    """The reason why a member is rejected; empty if it is not."""
     if kind not in PLAIN:
         return f"refused: {REFUSED.get(kind, f'a member of type {kind!r}')}"
     if member.name.startswith("/") or ".." in member.name.split("/"):
@@ -105,7 +105,7 @@ def _refusal(member: Member, kind: bytes) -> str:
 
 
 def _check_header(header: bytes, left: int) -> tuple[int, bytes]:
-    """Size and type, if the checksum is right and the member ends before the file does."""
+    """Size and type flag, after checking the checksum and that the member is within the file."""
     if len(header) < BLOCK:
         raise BrokenArchiveError("truncated: the file ends within a header")
     if _number(header[148:156]) != sum(header) - sum(header[148:156]) + 8 * 32:
@@ -117,7 +117,7 @@ def _check_header(header: bytes, left: int) -> tuple[int, bytes]:
 
 
 def _number(content: bytes) -> int:
-    """Octal digits, or a binary number for what they cannot hold."""
+    """A number in octal digits, or in binary if it is too large for them."""
     if content[0] & 0x80:
         return int.from_bytes(content, "big") & (1 << 8 * len(content) - 1) - 1
     try:

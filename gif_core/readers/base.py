@@ -1,4 +1,4 @@
-"""What every reader of a face dataset offers."""
+"""The interface of readers: Reader and Listing; and faults, labels and their numbers."""
 
 # Shapes: R records of a source, P identities of a source.
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from gif_core.images import BadImageError, SourceFile
 
 Content = bytes | BadImageError
-"""The image file's bytes, untouched, or why there are none."""
+"""The unchanged bytes of the image file, or why there are none."""
 LONGEST_LABEL: Final = 1000
-"""Characters; what is longer names nobody."""
+"""Characters. Longer texts are not labels."""
 
 
 class Fault(NamedTuple):
@@ -25,14 +25,14 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class Identities:
-    """Numbers for the labels of a source, in the order in which they are first met."""
+class LabelNumbers:
+    """Assigns numbers to the labels of a source, in the order of their first occurrence."""
 
     labels: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, label: str) -> int:
-        """The person's number, a new one for a new label."""
+        """The number of a label; a new label gets the next one."""
         found = self.numbers.setdefault(label, len(self.labels))
         if found == len(self.labels):
             self.labels.append(label)
@@ -40,7 +40,7 @@ class Identities:
 
 
 def is_text(text: str) -> bool:
-    """Whether tables can hold it: names of files and JSON may have parts of characters in them."""
+    """Whether a text is valid Unicode: file names and JSON may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -49,46 +49,46 @@ def is_text(text: str) -> bool:
 
 
 def is_label(text: str) -> bool:
-    """Whether it can name a person."""
+    """Whether a text can be a label."""
     return 0 < len(text) <= LONGEST_LABEL and is_text(text)
 
 
 def printable(text: str) -> str:
-    """The same text, with parts of characters as escapes."""
+    """The text with lone surrogates escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Listing(Protocol):
-    """What a source holds: found when first asked for, without reading images where the format allows it."""
+    """The records and identities of a source, found without reading images where the format allows it."""
 
     @property
     def labels(self) -> Sequence[str]:
-        """The identities' names in a stable order."""
+        """Labels of the identities in a stable order."""
         ...
 
     @property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The person on each record's image."""
+        """Identity of each record, as an index into `labels`."""
         ...
 
     @property
     def file_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The file in which each record lies, as a row of the reader's `files`."""
+        """File of each record, as an index into the reader's `files`."""
         ...
 
     @property
     def size_R(self) -> NDArray[np.int64]:  # noqa: N802
-        """The bytes of each record, at least about."""
+        """Approximate bytes of each record."""
         ...
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """What is no record with a label."""
+        """Parts of the source that are not records with a label."""
         ...
 
 
 class Reader(Protocol):
-    """Identities, and the encoded images of any records."""
+    """Reads the listing and the image files of a source."""
 
     @property
     def files(self) -> Sequence[SourceFile]:
@@ -97,27 +97,27 @@ class Reader(Protocol):
 
     @property
     def listing(self) -> Listing:
-        """What the files hold."""
+        """The records and identities; computed on first access."""
         ...
 
     @property
     def threads(self) -> int | None:
-        """How many threads may read at once; None: as many as there are."""
+        """Most threads that may read concurrently; None: no limit."""
         ...
 
     @property
     def in_any_order(self) -> bool:
-        """Whether records far from each other are read about as fast as neighbours."""
+        """Whether random access is about as fast as sequential reading."""
         ...
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
-        """The images of these records, in the order asked for."""
+        """The images of these records, in the order given."""
         ...
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
-        """Where the records are in their source, for messages and quarantine."""
+        """Names of the records in their source, for messages and the quarantine."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the source holds, as far as it can be told without reading images: part of the key."""
+        """A description of the source's content without reading images; part of the key."""
         ...

@@ -1,4 +1,4 @@
-"""One column of a Parquet or Arrow file, from front to back, with bounds on what a damaged file can ask for."""
+"""Reading one column of a Parquet or Arrow file in order, with bounds on the memory that a damaged file can claim."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +13,13 @@ from schemas.errors import GifError
 
 ARROW_FILE: Final = b"ARROW1"
 BUFFER: Final = 8 * 2**20
-"""Bytes of a Parquet column that are fetched at a time; pyarrow would take all that the file has of it."""
+"""Bytes of a Parquet column that are read at a time; without it pyarrow reads the whole column."""
 MOST_FOLDED: Final = 100
-"""How many times larger than its file a group of rows may become; images hardly grow at all."""
+"""Largest ratio of a decompressed row group to its file; images hardly compress."""
 
 
 class UnreadableTableError(GifError, ValueError):
-    """A file that is no Parquet or Arrow file, is damaged, or lacks a column."""
+    """A file is not a Parquet or Arrow file, is damaged, or lacks a column."""
 
 
 def read_schema(blob: Blob) -> pa.Schema:
@@ -28,7 +28,7 @@ def read_schema(blob: Blob) -> pa.Schema:
 
 
 def read_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
-    """One column from front to back; Parquet is decoded some `rows` at a time, Arrow as it was written."""
+    """One column in order; Parquet is decoded in chunks of `rows`, Arrow in the batches of the file."""
     count = 0
     for chunk in _parquet_column(blob, name, rows) if _is_parquet(blob) else _arrow_column(blob, name):
         count += len(chunk)
@@ -57,7 +57,7 @@ def _parquet_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
 
 
 def _open_arrow(blob: Blob, *columns: int) -> Any:
-    """A reader for Arrow files, or for streams as Hugging Face saves them, and for some columns or all."""
+    """A reader of an Arrow file, or of a stream as Hugging Face saves them, with all or only some columns."""
     is_file = blob.read(0, len(ARROW_FILE)) == ARROW_FILE
     options = pa.ipc.IpcReadOptions(included_fields=list(columns))
     return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(BlobFile(blob), options=options)
@@ -80,7 +80,7 @@ def _find_column(schema: pa.Schema, name: str) -> int:
 
 @contextmanager
 def explained(blob: Blob) -> Iterator[None]:
-    """Name the file in whatever is wrong with it."""
+    """Add the file's name to errors about it."""
     try:
         yield
     except UnreadableTableError as error:

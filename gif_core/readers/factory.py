@@ -1,4 +1,4 @@
-"""The reader of a configured source."""
+"""Choosing the reader of a configured source."""
 
 from gif_core.readers.base import Reader
 from gif_core.readers.folder import FolderReader
@@ -10,7 +10,7 @@ from schemas.ingestion import FolderSource, RecordIOSource, Source, SyntheticSou
 
 
 def open_reader(source: Source) -> Reader:
-    """The reader that fits a configured source."""
+    """The reader for a configured source."""
     if isinstance(source, SyntheticSource):
         return SyntheticReader(source)
     if isinstance(source, FolderSource):

@@ -1,4 +1,4 @@
-"""Files of a source on a local disk or any fsspec file system: found, told apart, and read by ranges."""
+"""Files of a source on a local disk or any fsspec file system: finding them, fingerprints, and reading ranges."""
 
 import hashlib
 import io
@@ -15,20 +15,20 @@ from gif_core.readers.base import printable
 EDGE = 64 * 1024
 """Bytes at both ends of a file that make up its digest."""
 WINDOW = 4 * 2**20
-"""Bytes that are fetched at a time when a file is looked through."""
+"""Bytes that are read at a time when a file is scanned."""
 
 
 class Blob:
-    """A file that is read by ranges, by many threads at once; open only while it is read, as there may be thousands."""
+    """A file that several threads read in ranges; it is open only during a read, since there may be thousands."""
 
     def __init__(self, fs: Any, path: str, name: str, size: int) -> None:
-        """Remember where it is."""
+        """Does not open the file."""
         self.fs, self.path, self.name, self.size = fs, path, printable(name), size
         self.local = Path(path) if isinstance(fs, LocalFileSystem) else None
 
     @property
     def is_local(self) -> bool:
-        """Whether a read costs no request over a network."""
+        """Whether the file is on a local disk."""
         return self.local is not None
 
     def read(self, start: int, end: int) -> bytes:
@@ -50,12 +50,12 @@ class Blob:
             return file.read(end - start)
 
     def describe(self) -> SourceFile:
-        """Name, size, and a digest of both ends."""
+        """Name, size, and a digest of the first and last bytes."""
         edges = self.read(0, EDGE) + self.read(max(self.size - EDGE, EDGE), self.size)
         return SourceFile(self.name, self.size, hashlib.sha256(edges).hexdigest()[:32])
 
     def beside(self, path: str) -> "Blob | None":
-        """Another file of the same folder, if it is there."""
+        """Another file in the same folder, if it exists."""
         if not self.fs.isfile(path):
             return None
         folder = self.name.rpartition("/")[0]
@@ -64,27 +64,27 @@ class Blob:
 
 
 class BlobFile(io.RawIOBase):
-    """A blob as an open file. Whatever length is asked for, no more is made room for than there is in it."""
+    """A blob as a file object. A read never allocates more than the file has, whatever size is requested."""
 
     def __init__(self, blob: Blob) -> None:
-        """Begin at the front."""
+        """Start at the beginning."""
         self.blob, self.position = blob, 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Position of the next read."""
         return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go somewhere else."""
+        """Set the position of the next read."""
         self.position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.blob.size}[whence]
         return self.position
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, or all that are left."""
+        """The next bytes, or all remaining ones."""
         end = self.blob.size if size is None or size < 0 else self.position + size
         content = self.blob.read(self.position, end)
         self.position += len(content)
@@ -92,21 +92,21 @@ class BlobFile(io.RawIOBase):
 
 
 class Window:
-    """A sliding view of a blob, for readers that go through it from front to back."""
+    """A sliding window over a blob, for scanning it in order."""
 
     def __init__(self, blob: Blob) -> None:
         """Nothing is read yet."""
         self.blob, self.start, self.content = blob, 0, b""
 
     def at(self, position: int, length: int) -> int:
-        """Make `length` bytes from `position` on available, or as many as there are; where they begin."""
+        """Load at least `length` bytes from `position` on, if the file has them; returns their index in `content`."""
         if not self._has(position, length):
             self.start = position
             self.content = self.blob.read(position, position + max(length, WINDOW))
         return position - self.start
 
     def read(self, position: int, length: int) -> bytes:
-        """The bytes themselves."""
+        """The bytes from `position` on."""
         begin = self.at(position, length)
         return self.content[begin : begin + length]
 
@@ -122,7 +122,7 @@ class Window:
 
 
 def find_blobs(address: str, ending: str, what: str) -> list[Blob]:
-    """The files of a source in the order of their names: the file itself, those in a folder, or of a pattern."""
+    """The files of a source sorted by name: a single file, those in a folder, or those that match a pattern."""
     fs, root = fsspec.url_to_fs(address, use_listings_cache=False)
     base, found = _find(fs, root)
     if found is None:
@@ -134,7 +134,7 @@ def find_blobs(address: str, ending: str, what: str) -> list[Blob]:
 
 
 def _find(fs: Any, root: str) -> tuple[str, dict[str, Any] | None]:
-    """A folder, and what is found in it by path."""
+    """The base folder, and the entries found below it by path."""
     if fs.isfile(root):
         return root.rpartition("/")[0], {root: fs.info(root)}
     if fs.isdir(root):
@@ -147,7 +147,7 @@ def _find(fs: Any, root: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _is_file(fs: Any, entry: dict[str, Any]) -> bool:
-    """Whether it is a file or a link to one."""
+    """Whether an entry is a file or a link to one."""
     return bool(entry["type"] == "file" or (entry["type"] != "directory" and fs.isfile(entry["name"])))
 
 

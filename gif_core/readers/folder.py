@@ -1,6 +1,6 @@
-"""A folder with one sub-folder of images per identity, local or on any fsspec file system."""
+"""Reading a folder with one sub-folder of images per identity, local or on any fsspec file system."""
 
-# Shapes: R records.
+# Shapes: R records, 5 landmarks, 2 coordinates.
 
 import os
 from array import array
@@ -35,7 +35,7 @@ from schemas.ingestion import FolderSource
 
 LISTING_THREADS = 16
 ALIGNED_QUALITY = 95
-"""JPEG quality of images that are warped here."""
+"""JPEG quality of aligned images."""
 
 Entry = tuple[str, int]
 """A file's name and size."""
@@ -43,7 +43,7 @@ Entry = tuple[str, int]
 
 @dataclass(frozen=True)
 class FolderListing:
-    """Identities in the order of their folder names, images in the order of their file names."""
+    """Identities sorted by folder name, images by file name."""
 
     labels: list[str]
     person_R: NDArray[np.int32]
@@ -53,15 +53,15 @@ class FolderListing:
 
     @property
     def file_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """Every image is a file of its own."""
+        """Each image is a file."""
         return np.arange(len(self.person_R), dtype=np.int32)
 
 
 class FolderFiles(Sequence[SourceFile]):
-    """The images as files of the source, made when they are asked for: there may be millions."""
+    """The images as files of the source, created on access: there may be millions."""
 
     def __init__(self, listing: FolderListing, landmarks: SourceFile | None) -> None:
-        """Take the images, and the landmarks' file last, if there is one."""
+        """The files are the images, followed by the landmarks file if there is one."""
         self.listing, self.landmarks = listing, landmarks
 
     def __len__(self) -> int:
@@ -79,13 +79,13 @@ class FolderFiles(Sequence[SourceFile]):
 
 
 class FolderReader:
-    """Reads one file per record; what can no longer be read goes to the quarantine."""
+    """Reads one file per record; files that cannot be read are quarantined."""
 
     threads: int | None = None
     in_any_order = True
 
     def __init__(self, source: FolderSource) -> None:
-        """Validation whether the folder is there; it is listed when first asked for."""
+        """Check that the folder exists; it is listed on first access."""
         self.fs, self.root = fsspec.url_to_fs(source.path, use_listings_cache=False)
         if not self.fs.isdir(self.root):
             raise FileNotFoundError(f"ingestion.sources: there is no folder {source.path}")
@@ -93,7 +93,7 @@ class FolderReader:
 
     @cached_property
     def listing(self) -> FolderListing:
-        """Names and sizes of all images, kept compact."""
+        """Names and sizes of all images, in compact arrays."""
         labels: list[str] = []
         faults: list[Fault] = []
         persons, names, sizes = array("i"), [], array("q")
@@ -115,16 +115,16 @@ class FolderReader:
 
     @cached_property
     def landmarks(self) -> Landmarks | None:
-        """Five points for every image, when the source has them."""
+        """The landmarks of all images, if the source has them."""
         return read_landmarks(self.landmarks_address) if self.landmarks_address else None
 
     @property
     def files(self) -> FolderFiles:
-        """Every image is a file."""
+        """The images, and the landmarks file."""
         return FolderFiles(self.listing, self.landmarks.file if self.landmarks else None)
 
     def describe(self) -> dict[str, Any]:
-        """A digest of all names and sizes: it changes when images come, go or change size."""
+        """A fingerprint of all names and sizes: it changes when images are added, removed or change size."""
         return {"kind": "folder", "fingerprint": fingerprint(self.files)}
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
@@ -133,7 +133,7 @@ class FolderReader:
         return [files[record].name for record in records.tolist()]
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
-        """The images, aligned when the source has landmarks and otherwise untouched."""
+        """The images, aligned if the source has landmarks, otherwise unchanged."""
         sizes = self.listing.size_R[records].tolist()
         for name, size in zip(self.names(records), sizes, strict=True):
             try:
@@ -174,7 +174,7 @@ def _align(content: bytes, name: str, landmarks: Landmarks) -> bytes:
 
 
 def _list_identities(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:
-    """Every sub-folder in the order of names, with its images; remote ones are listed by several threads."""
+    """All sub-folders sorted by name with their images; remote ones are listed by several threads."""
     if isinstance(fs, LocalFileSystem):
         with os.scandir(root) as found:
             labels = sorted(entry.name for entry in found if entry.is_dir() and _is_visible(entry.name))
@@ -205,7 +205,7 @@ def _list_remote(fs: Any, folder: str) -> list[Entry]:
 
 
 def _is_visible(name: str) -> bool:
-    """Systems keep things of their own in what begins with a dot."""
+    """Names that start with a dot belong to the system."""
     return not name.startswith(".")
 
 

@@ -1,4 +1,4 @@
-"""What the formats that pack many images into one file have in common: an index, and reading by ranges."""
+"""What formats with many images per file have in common: an index of records, and reads of ranges."""
 
 # Shapes: R records.
 
@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.images import ImageBlock, SourceFile, join
-from gif_core.readers.base import Fault, Identities
+from gif_core.readers.base import Fault, LabelNumbers
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 
 GAP = 64 * 1024
-"""Records that are closer than this are fetched in one read."""
+"""Records with fewer bytes than this between them are read together."""
 SPAN = 8 * 2**20
-"""No read is much longer than this, however many records are asked for."""
+"""Approximate limit of a single read, in bytes."""
 
 
 @dataclass
 class PackedListing:
-    """Where every record's image lies, as compact arrays that grow."""
+    """Positions of all records' images, in compact growing arrays."""
 
-    identities: Identities = field(default_factory=Identities)
+    identities: LabelNumbers = field(default_factory=LabelNumbers)
     persons: "array[int]" = field(default_factory=lambda: array("i"))
     files: "array[int]" = field(default_factory=lambda: array("i"))
     keys: "array[int]" = field(default_factory=lambda: array("q"))
@@ -42,7 +42,7 @@ class PackedListing:
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
     ) -> None:
-        """Take many records of one file, with numbers for labels."""
+        """Add many records of one file, with numeric labels."""
         found, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         numbers = np.empty(len(found), np.int32)
         for place in np.argsort(first).tolist():
@@ -54,7 +54,7 @@ class PackedListing:
         self.lengths.frombytes(lengths.astype(np.int64).tobytes())
 
     def add(self, label: str, file: int, key: int, start: int, length: int) -> None:
-        """Take one record; `start` and `length` are those of the image's bytes."""
+        """Add one record; `start` and `length` are those of the image's bytes."""
         self.persons.append(self.identities.number(label))
         self.files.append(file)
         self.keys.append(key)
@@ -63,27 +63,27 @@ class PackedListing:
 
     @property
     def labels(self) -> list[str]:
-        """The identities' names in the order in which they were met."""
+        """Labels in the order of their first occurrence."""
         return self.identities.labels
 
     @property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The person on each record's image."""
+        """Identity of each record, as an index into `labels`."""
         return np.frombuffer(self.persons, np.int32)
 
     @property
     def file_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The file in which each record lies."""
+        """File of each record."""
         return np.frombuffer(self.files, np.int32)
 
     @property
     def key_R(self) -> NDArray[np.int64]:  # noqa: N802
-        """What the format calls each record by."""
+        """The format's own key of each record."""
         return np.frombuffer(self.keys, np.int64)
 
     @cached_property
     def start_R(self) -> NDArray[np.int64]:  # noqa: N802
-        """Where each image begins in its file."""
+        """Position of each image in its file."""
         return np.frombuffer(self.starts, np.int64)
 
     @cached_property
@@ -93,18 +93,18 @@ class PackedListing:
 
 
 class PackedReader:
-    """Reads the images of a listing; neighbours in a file come in one read. A format adds how it is listed."""
+    """Reads images by their positions, adjacent ones in a single read. Subclasses implement `list_file`."""
 
     kind: str
     ending: str
     what: str
 
     def __init__(self, address: str) -> None:
-        """Find the files; they are looked through when the listing is first asked for."""
+        """Find the files; they are scanned on first access to the listing."""
         self.blobs: list[Blob] = find_blobs(address, self.ending, self.what)
         self.in_any_order = all(blob.is_local for blob in self.blobs)
         self.threads = 1 if self.in_any_order else None
-        """Cutting records out of a block is Python's work: more threads help only where reads are to be waited for."""
+        """Cutting records out of a block holds the GIL: more threads help only where reads wait for a network."""
 
     @cached_property
     def files(self) -> list[SourceFile]:
@@ -112,41 +112,41 @@ class PackedReader:
         return [blob.describe() for blob in self.blobs]
 
     def describe(self) -> dict[str, Any]:
-        """Names, sizes and the ends of all files."""
+        """A fingerprint of names, sizes, and first and last bytes of all files."""
         return {"kind": self.kind, "fingerprint": fingerprint(self.files)}
 
     @cached_property
     def listing(self) -> PackedListing:
-        """Validation through all files once."""
+        """Scan all files once."""
         listing = PackedListing()
         for number, blob in enumerate(self.blobs):
             self.list_file(listing, number, blob)
         return listing
 
     def list_file(self, listing: PackedListing, number: int, blob: Blob) -> None:
-        """Add one file's records."""
+        """Add the records of one file."""
         raise NotImplementedError
 
     def unpack(self, records: NDArray[np.int64], block: ImageBlock) -> ImageBlock:
-        """The images within the records' bytes: all of them, unless the format says otherwise."""
+        """The images in the records' bytes: the bytes themselves, unless a format overrides it."""
         return block
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
-        """File and number."""
+        """File and key."""
         places = zip(self.listing.file_R[records].tolist(), self.listing.key_R[records].tolist(), strict=True)
         return [f"{self.blobs[file].name}#{key}" for file, key in places]
 
     def read(self, records: NDArray[np.int64]) -> Iterator[bytes]:
-        """The images of these records, in the order asked for."""
+        """The images of these records, in the order given."""
         for block in self._read_spans(records):
             yield from map(bytes, block.images())
 
     def read_block(self, records: NDArray[np.int64]) -> ImageBlock:
-        """The same in one piece."""
+        """The images of these records as one block."""
         return join(list(self._read_spans(records)))
 
     def _read_spans(self, records: NDArray[np.int64]) -> Iterator[ImageBlock]:
-        """One block for each read."""
+        """One block per read."""
         starts = self.listing.start_R[records]
         ends = starts + self.listing.size_R[records]
         for first, last in pairwise(_cut(self.listing.file_R[records], starts, ends)):
@@ -157,7 +157,7 @@ class PackedReader:
 
 
 def _cut(files: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-    """Where one read ends and the next begins: at gaps, and where it gets too long."""
+    """Boundaries between reads: at gaps, and where a read would become too long."""
     distance = starts[1:] - ends[:-1]
     apart = np.ones(len(starts), bool)
     apart[1:] = (files[1:] != files[:-1]) | (distance < 0) | (distance > GAP)

@@ -1,7 +1,7 @@
-"""MXNet RecordIO without mxnet: `train.rec`, with or without `train.idx` and `property`.
+"""Reading MXNet RecordIO without mxnet: `train.rec`, with or without `train.idx` and `property`.
 
-In insightface's layout record 0 has two labels and no image, and so have the records after the images, one for each
-person. Files of im2rec have images alone.
+In insightface's layout record 0, and one record per identity after the images, have two labels and no image. Files of
+im2rec contain only images.
 """
 
 # Shapes: K records of one file.
@@ -29,45 +29,45 @@ from schemas.ingestion import RecordIOSource
 logger = logging.getLogger(__name__)
 
 LARGEST_LABEL: Final = 2**24
-"""Labels are float32: beyond this, neighbouring identities would share one."""
+"""Labels are float32: beyond this, adjacent integers are not distinct."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Keys and offsets of an `.idx` file, in the order of offsets."""
+    """Keys and offsets of an `.idx` file, sorted by offset."""
 
     keys: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def keys_at(self, start_K: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The key of the record at each place, -1 where the index has none."""
+        """The key of the record at each position, or -1 if the index has none."""
         places = np.minimum(np.searchsorted(self.offsets, start_K), len(self.offsets) - 1)
         return np.where(self.offsets[places] == start_K, self.keys[places], -1)
 
     def without(self, start_K: NDArray[np.int64]) -> "Index":
-        """What points at none of these places."""
+        """The entries that point to none of these positions."""
         missing = np.append(start_K, -1)[np.searchsorted(start_K, self.offsets)] != self.offsets
         return Index(self.keys[missing], self.offsets[missing])
 
 
 class RecordIOReader(PackedReader):
-    """The faces of `.rec` files; labels of all files are those of the same identities."""
+    """Reads `.rec` files; equal labels in several files are the same identity."""
 
     kind, ending, what = "recordio", ".rec", "RecordIO files"
 
     def __init__(self, source: RecordIOSource) -> None:
-        """Find the files; they are looked through when the listing is first asked for."""
+        """Find the files; they are scanned on first access to the listing."""
         super().__init__(source.path)
         self.indices = [blob.beside(f"{blob.path.removesuffix('.rec')}.idx") for blob in self.blobs]
         self.split: set[int] = set()
 
     @cached_property
     def files(self) -> list[SourceFile]:
-        """The files of the source, and after them their indices, which say what counts in them."""
+        """The `.rec` files, followed by their `.idx` files, which decide which records count."""
         return [blob.describe() for blob in (*self.blobs, *self.indices) if blob]
 
     def list_file(self, listing: PackedListing, number: int, blob: Blob) -> None:
-        """Scan the records. Keys are those of the `.idx`; without one they are counted."""
+        """Scan the records. Keys come from the `.idx`; without one, records are numbered."""
         found, damages = find_records(blob)
         index = self._fitting_index(number, found, damages)
         listing.faults += _lost_keys(blob, damages, index.without(found.start_K)) if index else _lost(blob, damages)
@@ -80,17 +80,17 @@ class RecordIOReader(PackedReader):
             _compare_property(blob, listing)
 
     def _fitting_index(self, number: int, found: Records, damages: list[Damage]) -> Index | None:
-        """The file's index, unless it is that of another file."""
+        """The file's index, or None if it does not match the file."""
         index = _read_index(blob) if (blob := self.indices[number]) else None
         if index is None:
             return None
         name, missing = self.blobs[number].name, index.without(found.start_K)
         if not all(_reasons(damages, missing.offsets, self.blobs[number].size)):
-            logger.warning("the .idx of %s is that of another file and left aside: it has other offsets", name)
+            logger.warning("ignoring the .idx of %s: its offsets do not match the file", name)
             return None
         extra = int((index.keys_at(found.start_K) < 0).sum())
         if extra:
-            logger.warning("%d records of %s are left out, as its .idx does not have them", extra, name)
+            logger.warning("%d records of %s are left out because its .idx does not list them", extra, name)
         return index
 
     def _add(self, listing: PackedListing, number: int, key_K: NDArray[np.int64], found: Records) -> None:
@@ -105,7 +105,7 @@ class RecordIOReader(PackedReader):
         listing.extend(labels, number, key_K[person_K], good.start_K + skip_K, good.size_K - skip_K)
 
     def unpack(self, records: NDArray[np.int64], block: ImageBlock) -> ImageBlock:
-        """Split records are put together first."""
+        """Join the parts of split records."""
         if self.split.isdisjoint(records.tolist()):
             return block
         pairs = zip(records.tolist(), map(bytes, block.images()), strict=True)
@@ -113,7 +113,7 @@ class RecordIOReader(PackedReader):
 
 
 def _reasons(damages: list[Damage], offsets: NDArray[np.int64], size: int) -> list[str]:
-    """Why there is no record at each offset: the damage in which it lies, or the file's end; empty for no reason."""
+    """Why there is no record at each offset: the damage that covers it, or the end of the file; empty if neither."""
     stretches = [*damages, Damage(size, sys.maxsize, "truncated: the file ends before this record")]
     places = np.searchsorted([stretch.start for stretch in stretches], offsets, side="right") - 1
     chosen = zip((stretches[place] for place in places.tolist()), offsets.tolist(), strict=True)
@@ -150,13 +150,13 @@ def _read_index(blob: Blob) -> Index | None:
     try:
         table = csv.read_csv(content, options, csv.ParseOptions(delimiter="\t"), types).sort_by("offset")
     except pa.ArrowException as error:
-        logger.warning("%s cannot be read and is left aside; the records are found by a scan: %s", blob.name, error)
+        logger.warning("ignoring %s, which cannot be read; records are found by a scan: %s", blob.name, error)
         return None
     return Index(table["key"].to_numpy(), table["offset"].to_numpy()) if len(table) else None
 
 
 def _compare_property(blob: Blob, listing: PackedListing) -> None:
-    """Say so when the dataset's own count of identities is another than what was found."""
+    """Warn if the dataset's own number of identities differs from what was found."""
     about = blob.beside(f"{blob.path.rpartition('/')[0]}/property")
     if about is None:
         return

@@ -1,8 +1,7 @@
-"""Records of MXNet RecordIO files: where they lie, and what their headers say.
+"""Records of MXNet RecordIO files: finding them, their headers, split records, and damage.
 
-A record is `magic, cflag and length, data, padding to 4`. Data in which the magic would stand at a multiple of
-four is split there into parts (cflag 1, 2, 3). A face's data is `flag, label, id, id2`, then `flag` more labels,
-then the image file.
+A record is `magic, cflag and length, data, padding to 4`. Data that contains the magic at a multiple of four is split
+there into parts (cflag 1, 2, 3). A face's data is `flag, label, id, id2`, then `flag` more labels, then the image file.
 """
 
 # Shapes: K records of one file.
@@ -28,12 +27,12 @@ HEADER: Final = struct.Struct("<IIIf")
 DATA: Final = 24
 """Bytes of flag, label, id and id2."""
 AHEAD: Final = 16
-"""Records of the size of the next one in which usual ones are looked for; then in twice as much as they took."""
+"""The first search for regular records covers this many times the next record; later ones twice what was found."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records as the scan finds them, from the first header to the end of the data."""
+    """Records found by the scan; each extends from its first header to the end of its data."""
 
     start_K: NDArray[np.int64]
     size_K: NDArray[np.int32]
@@ -43,16 +42,16 @@ class Records:
 
     @property
     def bare_K(self) -> NDArray[np.bool_]:  # noqa: N802
-        """Whether each has several labels and no image."""
+        """Whether each record has several labels and no image."""
         return np.asarray((self.flag_K >= 2) & (self.size_K == 8 + DATA + 4 * self.flag_K), bool)
 
     def where(self, chosen_K: NDArray[np.bool_]) -> "Records":
-        """Those that are chosen."""
+        """The chosen records."""
         return Records(*(column_K[chosen_K] for column_K in vars(self).values()))
 
 
 class Damage(NamedTuple):
-    """A stretch of a file in which no record was found."""
+    """A range of a file in which no record was found."""
 
     start: int
     end: int
@@ -60,7 +59,7 @@ class Damage(NamedTuple):
 
 
 class BrokenRecordError(ValueError):
-    """What stands at some place of the file is no record; the next one may begin at `resume`."""
+    """There is no valid record at some position of the file; the next one may start at `resume`."""
 
     def __init__(self, reason: str, resume: int) -> None:
         super().__init__(reason)
@@ -68,7 +67,7 @@ class BrokenRecordError(ValueError):
 
 
 def find_records(blob: Blob) -> tuple[Records, list[Damage]]:
-    """All records of a file, and where there are none."""
+    """All records of a file, and its damaged ranges."""
     records, damages = [_make_records()], []
     for found in scan_records(blob):
         if isinstance(found, Damage):
@@ -80,16 +79,16 @@ def find_records(blob: Blob) -> tuple[Records, list[Damage]]:
 
 
 def scan_records(blob: Blob) -> Iterator[Records | Damage]:
-    """All records from front to back, as many at a time as follow each other without anything unusual.
+    """All records in order, in groups of adjacent regular records, and damaged ranges.
 
-    Where the file is damaged, the scan goes on at the next magic. It stays linear in the file's size: what was
-    followed through several parts is not looked at again.
+    After damage the scan resumes at the next magic. It is linear in the file's size: parts of a split record that were
+    followed are not scanned again.
     """
     window, position, reach = Window(blob), 0, 0
     damage: Damage | None = None
     while position < blob.size:
         try:
-            records = _usual_records(window, position, reach) or _record_at(window, position)
+            records = _regular_records(window, position, reach) or _record_at(window, position)
         except BrokenRecordError as error:
             start, reason = damage[::2] if damage else (position, str(error))
             position = _next_magic(window, error.resume)
@@ -105,8 +104,8 @@ def scan_records(blob: Blob) -> Iterator[Records | Damage]:
         yield damage
 
 
-def _usual_records(window: Window, position: int, reach: int) -> Records | None:
-    """The whole records from here on, each of which is followed by another one within reach."""
+def _regular_records(window: Window, position: int, reach: int) -> Records | None:
+    """The unsplit records from here on, each directly followed by another one within `reach` bytes."""
     begin = window.at(position, HEADER.size)
     size = _aligned(8 + int.from_bytes(window.content[begin + 4 : begin + 8], "little"))
     if window.content[begin + size : begin + size + 4] != MAGIC_BYTES:
@@ -116,11 +115,11 @@ def _usual_records(window: Window, position: int, reach: int) -> Records | None:
     place_K = np.flatnonzero(words == MAGIC)
     place_K = place_K[place_K < len(words) - DATA // 4 - 3]
     length_K, flag_K = words[place_K + 1].astype(np.int64), words[place_K + 2].astype(np.int64)
-    usual_K = length_K >= DATA + 4 * flag_K
-    usual_K[:-1] &= place_K[:-1] + 2 + (length_K[:-1] + 3) // 4 == place_K[1:]
-    usual_K[-1:] = False
-    usual_K[:1] &= place_K[:1] == 0
-    count = int(np.argmin(usual_K)) if len(usual_K) else 0
+    regular_K = length_K >= DATA + 4 * flag_K
+    regular_K[:-1] &= place_K[:-1] + 2 + (length_K[:-1] + 3) // 4 == place_K[1:]
+    regular_K[-1:] = False
+    regular_K[:1] &= place_K[:1] == 0
+    count = int(np.argmin(regular_K)) if len(regular_K) else 0
     if count == 0:
         return None
     place_K, flag_K = place_K[:count], flag_K[:count]
@@ -129,7 +128,7 @@ def _usual_records(window: Window, position: int, reach: int) -> Records | None:
 
 
 def join_parts(content: bytes) -> bytes:
-    """The data of a split record: its parts with the magic between them put back."""
+    """The data of a split record: its parts joined by the magic."""
     parts, position = [], 0
     while position + 8 <= len(content):
         length = int.from_bytes(content[position + 4 : position + 8], "little") & LENGTH
@@ -161,7 +160,7 @@ def _record_at(window: Window, position: int) -> Records:
 
 
 def _check_length(window: Window, position: int, end: int) -> None:
-    """A record that no other follows may have a wrong length: then the magic of the next one lies within it."""
+    """A record that no other follows may have a wrong length: then it contains the magic of the next one."""
     if window.peek(_aligned(end), 4) in (MAGIC_BYTES, b""):
         return
     inside = _next_magic(window, position + 4)
@@ -170,7 +169,7 @@ def _check_length(window: Window, position: int, end: int) -> None:
 
 
 def _split_record_at(window: Window, position: int, end: int) -> Records:
-    """Follow the parts to the last one; the label may lie in any of them."""
+    """Follow the parts to the last one; the label may be in any of them."""
     kind, resume = FIRST, position + 4
     while kind != LAST:
         begin = _aligned(end)
@@ -188,7 +187,7 @@ def _split_record_at(window: Window, position: int, end: int) -> Records:
 
 
 def _flag_and_label(data: bytes, length: int, resume: int) -> tuple[int, float]:
-    """The number of labels and the label, from the beginning of a record's data."""
+    """The number of further labels, and the label, from the beginning of a record's data."""
     if length < DATA:
         raise BrokenRecordError(f"truncated: {length} bytes are too few for a label and an image", resume)
     flag, label = struct.unpack_from("<If", data)
@@ -206,7 +205,7 @@ def _make_records(
 
 
 def _next_magic(window: Window, position: int) -> int:
-    """The next multiple of four at which the magic stands; the file's end when there is none."""
+    """The next multiple of four at which there is the magic, or the end of the file."""
     while position < window.blob.size:
         begin = window.at(position, 4)
         found = window.content.find(MAGIC_BYTES, begin)

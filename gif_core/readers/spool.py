@@ -1,4 +1,4 @@
-"""A local copy of what can only be read from front to back, for reading it person by person."""
+"""A local copy of images that can only be read in order, for reading them identity by identity."""
 
 # Shapes: S records in the spool.
 
@@ -18,16 +18,16 @@ from gif_core.readers.base import Content, Listing, Reader
 logger = logging.getLogger(__name__)
 
 CHUNK = 1024
-"""Records that are copied at a time."""
+"""Records copied at a time."""
 
 
 @contextmanager
 def readable(reader: Reader, records: NDArray[np.int64], path: Path) -> Iterator[Reader]:
-    """The reader itself when it can give the records in this order quickly, else a spool of them at `path`."""
+    """The reader itself if it reads the records quickly in this order, else a spool of them at `path`."""
     if reader.in_any_order or bool(np.all(np.diff(records) > 0)):
         yield reader
         return
-    logger.info("identities are mixed in a source that reads from front to back: copying %d images first", len(records))
+    logger.info("the source is sequential and its identities are mixed: copying %d images first", len(records))
     with path.open("w+b", buffering=2**20) as file:
         try:
             yield Spool(reader, np.sort(records), file)
@@ -36,13 +36,13 @@ def readable(reader: Reader, records: NDArray[np.int64], path: Path) -> Iterator
 
 
 class Spool:
-    """The images of another reader, end to end in one local file."""
+    """Copies of another reader's images in one local file."""
 
     threads: int | None = None
     in_any_order = True
 
     def __init__(self, reader: Reader, records_S: NDArray[np.int64], file: Any) -> None:
-        """Copy these records, which are in the order of the source."""
+        """Copy these records, sorted in the order of the source."""
         self.reader, self.records_S, self.file = reader, records_S, file
         self.bad: dict[int, str] = {}
         lengths_S = np.zeros(len(records_S), np.int64)
@@ -63,15 +63,15 @@ class Spool:
 
     @property
     def listing(self) -> Listing:
-        """What the source holds."""
+        """The listing of the source."""
         return self.reader.listing
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
-        """Where the records are in their source."""
+        """Names of the records in their source."""
         return self.reader.names(records)
 
     def describe(self) -> dict[str, Any]:
-        """What the source holds."""
+        """The description of the source."""
         return self.reader.describe()
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:

@@ -1,4 +1,4 @@
-"""Faces that the project draws itself, as a source like any other."""
+"""Reading generated faces, through the same interface as other sources."""
 
 # Shapes: R records, P identities.
 
@@ -18,7 +18,7 @@ from schemas.ingestion import SyntheticSource
 
 @dataclass(frozen=True)
 class SyntheticListing:
-    """Everybody, one after the other."""
+    """All identities in order."""
 
     labels: list[str]
     counts_P: NDArray[np.int32]
@@ -26,62 +26,62 @@ class SyntheticListing:
 
     @cached_property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The person on each image."""
+        """Identity of each record."""
         return np.repeat(np.arange(len(self.counts_P), dtype=np.int32), self.counts_P)
 
     @property
     def size_R(self) -> NDArray[np.int64]:  # noqa: N802
-        """Bytes of a drawn JPEG, about."""
+        """Approximate bytes of a drawn JPEG."""
         return np.full(len(self.person_R), 4096)
 
     @property
     def file_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """A person counts as a file."""
+        """Each identity counts as a file."""
         return self.person_R
 
     @cached_property
     def start_P(self) -> NDArray[np.int64]:  # noqa: N802
-        """The first record of each person."""
+        """First record of each identity."""
         return np.cumsum(self.counts_P, dtype=np.int64) - self.counts_P
 
 
 class SyntheticReader:
-    """Every sample is drawn when it is read; nothing is stored."""
+    """Draws every image when it is read."""
 
     threads: int | None = 1
-    """Drawing is Python's work: more threads are slower."""
+    """Drawing holds the GIL: more threads would be slower."""
     in_any_order = True
 
     def __init__(self, source: SyntheticSource) -> None:
-        """Nothing is drawn or counted before it is asked for."""
+        """Nothing is drawn yet."""
         self.source = source
 
     @cached_property
     def listing(self) -> SyntheticListing:
-        """Everybody, with the number of their samples."""
+        """All identities with their number of images."""
         identities = range(self.source.identities)
         counts = np.fromiter((self._count(person) for person in identities), np.int32, len(identities))
         return SyntheticListing([f"person-{person:06d}" for person in identities], counts)
 
     @cached_property
     def files(self) -> list[SourceFile]:
-        """A person counts as a file."""
+        """Each identity counts as a file."""
         mark = f"{self.source.seed}/{self.source.smallest}/{self.source.largest}"
         counts = self.listing.counts_P.tolist()
         return [SourceFile(label, count, mark) for label, count in zip(self.listing.labels, counts, strict=True)]
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
-        """JPEG files."""
+        """Draw these records as JPEG files."""
         for record in records.tolist():
             yield draw_jpeg(self.source.seed, *self._place(record))
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
-        """Person and number."""
+        """Label and number of the image."""
         places = map(self._place, records.tolist())
         return [f"{self.listing.labels[person]}/{sample}" for person, sample in places]
 
     def describe(self) -> dict[str, Any]:
-        """The settings are all there is to know."""
+        """The settings, which determine all images."""
         return self.source.model_dump(mode="json")
 
     def _place(self, record: int) -> tuple[int, int]:

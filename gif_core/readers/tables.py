@@ -1,7 +1,7 @@
-"""Parquet and Arrow files with a column of images, as Hugging Face writes them.
+"""Reading Parquet and Arrow files with a column of images, as Hugging Face writes them.
 
-Rows can be read quickly only from front to back, so a reader goes on from where it was; a table whose identities are
-mixed is first put into a spool.
+Rows are fast to read only in order, so the reader continues where it stopped; a table with mixed identities is copied
+to a spool first.
 """
 
 # Shapes: R records.
@@ -18,42 +18,42 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gif_core.images import LARGEST_IMAGE, BadImageError, SourceFile
-from gif_core.readers.base import Content, Fault, Identities, is_label
+from gif_core.readers.base import Content, Fault, LabelNumbers, is_label
 from gif_core.readers.columns import UnreadableTableError, explained, read_column, read_schema
 from gif_core.readers.files import Blob, find_blobs, fingerprint
 from schemas.ingestion import TableSource
 
 ROWS = 32
-"""Rows of images that are decoded from Parquet at a time."""
+"""Rows of images decoded from Parquet at a time."""
 LABELS = 2**16
-"""Rows of labels."""
+"""Rows of labels decoded at a time."""
 
 
 @dataclass
 class TableListing:
     """File and row of every record with a label."""
 
-    identities: Identities = field(default_factory=Identities)
+    identities: LabelNumbers = field(default_factory=LabelNumbers)
     persons: list[NDArray[np.int32]] = field(default_factory=list)
     files: list[NDArray[np.int32]] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     bytes_by_row: float = 0.0
-    """Mean over all files."""
+    """Mean bytes of a row over all files."""
 
     @property
     def labels(self) -> list[str]:
-        """The identities' names in the order in which they were met."""
+        """Labels in the order of their first occurrence."""
         return self.identities.labels
 
     @cached_property
     def person_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The person on each record's image."""
+        """Identity of each record, as an index into `labels`."""
         return np.concatenate([np.empty(0, np.int32), *self.persons])
 
     @cached_property
     def file_R(self) -> NDArray[np.int32]:  # noqa: N802
-        """The file in which each record lies."""
+        """File of each record."""
         return np.concatenate([np.empty(0, np.int32), *self.files])
 
     @property
@@ -63,18 +63,18 @@ class TableListing:
 
     @cached_property
     def row_R(self) -> NDArray[np.int64]:  # noqa: N802
-        """The row of its file."""
+        """Row of each record in its file."""
         return np.concatenate([np.empty(0, np.int64), *self.rows])
 
 
 class TableReader:
-    """The faces of Parquet or Arrow files; one thread reads them in their order."""
+    """Reads Parquet or Arrow files; a single thread reads them in order."""
 
     threads: int | None = 1
     in_any_order = False
 
     def __init__(self, source: TableSource) -> None:
-        """Find the files; labels are read when the listing is first asked for."""
+        """Find the files; labels are read on first access to the listing."""
         self.source = source
         self.blobs = find_blobs(source.path, f".{source.kind}", f"{source.kind.capitalize()} files")
         self.cursor: Iterator[tuple[int, Content]] = iter(())
@@ -86,7 +86,7 @@ class TableReader:
         return [blob.describe() for blob in self.blobs]
 
     def describe(self) -> dict[str, Any]:
-        """Names, sizes and the ends of all files, and which columns count."""
+        """A fingerprint of all files, and the names of the columns."""
         settings = self.source.model_dump(mode="json", exclude={"path"})
         return settings | {"fingerprint": fingerprint(self.files)}
 
@@ -125,7 +125,7 @@ class TableReader:
         return [f"{self.blobs[file].name}#{row}" for file, row in zip(files, rows, strict=True)]
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
-        """The images of these records; quick when they follow each other, here and from call to call."""
+        """The images of these records; fast if they ascend, within a call and from call to call."""
         files, rows = self.listing.file_R[records].tolist(), self.listing.row_R[records].tolist()
         for file, row in zip(files, rows, strict=True):
             yield self._image(file, row)
@@ -142,7 +142,7 @@ class TableReader:
 
 
 def _images(blob: Blob, column: str) -> Iterator[tuple[int, Content]]:
-    """All rows of a file in order, decoded a few at a time."""
+    """All rows of a file in order, decoded in small chunks."""
     row = 0
     for chunk in read_column(blob, column, ROWS):
         for value in _image_bytes(chunk, column):
@@ -167,7 +167,7 @@ def _image_bytes(chunk: pa.Array, column: str) -> pa.Array:
 
 
 def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
-    """The identities' names, when the table stores numbers and says what they stand for."""
+    """Names of the labels, if the table stores numbers and Hugging Face's metadata names them."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         names = features[label]["names"]
@@ -177,7 +177,7 @@ def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
 
 
 def _label_text(names: list[str] | None) -> Callable[[pa.Scalar], str]:
-    """What a label says; nothing for numbers below zero and those that have no name where others do."""
+    """A function from a label to its text; empty for negative numbers, and for numbers without a name."""
 
     def text(value: pa.Scalar) -> str:
         label = value.as_py()

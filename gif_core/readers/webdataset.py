@@ -1,4 +1,4 @@
-"""WebDataset: tar files whose members `key.jpg`, `key.cls`, `key.json` belong together."""
+"""Reading WebDataset: tar files in which the members `key.jpg`, `key.cls` and `key.json` form a sample."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ LABELS: Final = (".json", ".cls")
 
 @dataclass
 class Sample:
-    """What belongs together: an image and the texts that may label it."""
+    """The members with one key: an image and texts that may label it."""
 
     key: str
     image: Member | None = None
     texts: dict[str, bytes] = field(default_factory=dict)
     """Contents by ending."""
     others: list[str] = field(default_factory=list)
-    """Images with further dots in their names, which are none of a sample's own."""
+    """Images with more dots in their names, which do not belong to the sample."""
 
     def add(self, member: Member) -> None:
-        """Take a member with the same key."""
+        """Add a member with the same key."""
         if member.text is not None:
             self.texts[member.ending] = member.text
         elif member.ending in IMAGE_ENDINGS:
@@ -38,25 +38,25 @@ class Sample:
             self.others.append(member.name)
 
     def label(self, name: str) -> str | None:
-        """The field `name` of the JSON, else the class, else the folder."""
+        """The label: the field `name` of the JSON, else the class, else the folder."""
         folders = ["", *(part for part in self.key.split("/")[:-1] if part != ".")]
         found = _json_label(self.texts.get(".json"), name) or _text_label(self.texts.get(".cls")) or folders[-1]
         return found if is_label(found) else None
 
 
 class WebDatasetReader(PackedReader):
-    """The faces of tar files; the label is a field of `key.json`, else `key.cls`, else the member's folder."""
+    """Reads tar files; the label is a field of `key.json`, else `key.cls`, else the member's folder."""
 
     kind, ending, what = "webdataset", ".tar", "tar files (decompress .tar.gz first: they cannot be read in any order)"
 
     def __init__(self, source: WebDatasetSource) -> None:
-        """Find the files; they are looked through when the listing is first asked for."""
+        """Find the files; they are scanned on first access to the listing."""
         super().__init__(source.path)
         self.field = source.label
         self.members = bytearray()
 
     def describe(self) -> dict[str, Any]:
-        """Names, sizes and the ends of all files, and where the labels are."""
+        """A fingerprint of all files, and the field of the labels."""
         return super().describe() | {"label": self.field}
 
     def names(self, records: NDArray[np.int64]) -> list[str]:
@@ -69,7 +69,7 @@ class WebDatasetReader(PackedReader):
         return f"{self.blobs[self.listing.files[record]].name}#{member}"
 
     def list_file(self, listing: PackedListing, number: int, blob: Blob) -> None:
-        """Gather neighbouring members of one key and add those that have an image and a label."""
+        """Group adjacent members by key, and add samples that have an image and a label."""
         sample = Sample("")
         for found in scan_members(blob, LABELS):
             if isinstance(found, Fault):

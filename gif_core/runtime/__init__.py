@@ -1,19 +1,19 @@
-"""Runtime: what every package may use of the machine: devices, processes, memory, logs, mapped matrices.
+"""Runtime: devices, processes, memory, logging and mapped files, for use by every package.
 
-devices        The device is chosen once, at the edge; the core follows its input
-distribution   The installed distribution: its name, the versions it was tested with, and commands that add packages...
-formatting     Numbers and dates as identities read them
-interrupts     Ctrl-C and terminations that must not come in the middle of something
-lazy           Lazy public faces: a package names what it offers, and a file behind it is imported when something of ...
-logs           Log lines that say which run, stage and artifact they are about
-matrices       A matrix in a safetensors file that is mapped into memory: written and read a part at a time, by many ...
-memory         The most memory that this process and those it started have held together
-prefetching    Doing work ahead of whoever needs it: in threads, in order, and never too far
-process_group  The processes that train together, under torchrun or alone
-process_trees  Families of processes: whatever was started with a mark in its environment, however deep below, ends t...
-sharded_rows   The rows of a large matrix, wherever they lie: on the device, in memory or in a mapped file, in one pr...
-version        Which code made an artifact: the package's version and, in a checkout, its commit
-workers        Processes that end when nobody waits for them any more
+devices        choosing the device; giving concurrent processes different GPUs
+process_group  the processes that train together under torchrun: all-reduce, gather, rank 0
+process_trees  ending all descendants of a service together
+workers        worker processes that end with their parent and report why they failed
+interrupts     postponing SIGINT and SIGTERM
+prefetching    loading items ahead of their use in threads
+memory         peak memory of a process tree
+matrices       memory-mapped float32 tensors in safetensors files
+sharded_rows   a matrix whose rows are divided among processes; unit rows
+logs           log lines that carry run, stage and artifact; JSON logging
+formatting     numbers, sizes, durations, dates and metric names as text
+distribution   the installed distribution: its name, tested versions, and commands that add packages
+version        the version and commit of the code
+lazy           lazy imports of package faces
 """
 
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ __all__ = [
     "MemoryWatch",
     "ProcessGroup",
     "Rows",
-    "carrying_on",
     "check_gpus",
     "code_version",
     "create_matrix",
@@ -67,6 +66,7 @@ __all__ = [
     "size",
     "thousands",
     "unit_rows",
+    "with_log_fields",
 ]
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
         thousands,
     )
     from gif_core.runtime.interrupts import postponed_interrupts
-    from gif_core.runtime.logs import JsonLines, carrying_on, lines_about, say_about
+    from gif_core.runtime.logs import JsonLines, lines_about, say_about, with_log_fields
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch

@@ -1,4 +1,4 @@
-"""The device is chosen once, at the edge; the core follows its input."""
+"""Choosing the device of a process. It is chosen once, by the caller; computations follow the device of their input."""
 
 import fcntl
 import os
@@ -17,11 +17,11 @@ MISSING: Final = {
     "mps": "no Apple GPU here: set execution.device=cpu",
 }
 _claims: list[IO[str]] = []
-"""Locks that this process holds until it ends."""
+"""Lock files of the GPUs that this process has claimed, held until it ends."""
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU if there is one."""
+    """The device called `name`; `auto` is a GPU if there is one, else the CPU."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind in there if there[kind]))
@@ -31,18 +31,18 @@ def pick_device(name: str) -> torch.device:
 
 
 def check_gpus(device: torch.device, processes: int) -> None:
-    """Refuse more processes on this machine than it has GPUs, if they compute on GPUs: each needs its own."""
+    """Reject more processes per machine than it has GPUs: each process needs its own GPU."""
     gpus = torch.cuda.device_count() if device.type == "cuda" else processes
     if processes > gpus:
         raise GifError(
             f"execution.processes={processes}, but PyTorch sees {gpus} GPU{'s' * (gpus != 1)} here and each process "
-            f"needs its own: set execution.processes to {gpus} at the most, or execution.device=cpu"
+            f"needs its own: set execution.processes to at most {gpus}, or execution.device=cpu"
         )
 
 
 @cache
 def own_device(name: str) -> torch.device:
-    """The same, but processes that ask for a GPU get one each while there are enough of them."""
+    """Like `pick_device`, but concurrent processes get different GPUs as long as there are enough."""
     device = pick_device(name)
     if device.type != "cuda" or torch.cuda.device_count() < 2:
         return device
@@ -51,7 +51,7 @@ def own_device(name: str) -> torch.device:
 
 
 def claim_one(names: Sequence[str]) -> int:
-    """Number of the first name that no other process of this user has claimed; the claim ends with the process."""
+    """Index of the first name that no other process of this user has claimed; the claim ends with the process."""
     folder = Path(tempfile.gettempdir(), f"gif-claims-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Numbers and dates as identities read them."""
+"""Numbers, sizes, durations, dates and metric names as text."""
 
 import re
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ def percent(share: float) -> str:
 
 
 def decimal(number: float, digits: int = 3) -> str:
-    """A number with so many decimals; a rounded zero has no sign."""
+    """A number with `digits` decimals; a rounded zero has no sign."""
     return f"{round(number, digits) + 0.0:,.{digits}f}"
 
 
 def duration(seconds: float) -> str:
-    """A span of time in its two largest units, such as `2 h 05 min`."""
+    """A duration in its two largest units, such as `2 h 05 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes in the unit that suits them, such as `4.2 MB`."""
+    """A number of bytes in a suitable unit, such as `4.2 MB`."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if num_bytes < 1000:
             return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
@@ -41,10 +41,10 @@ def size(num_bytes: float) -> str:
 
 
 def parse_size(text: str, name: str) -> int:
-    """Bytes of a size as identities write it, such as `50 GB`; `name` is what it was given for."""
+    """Parse a size such as `50 GB` to bytes; `name` is the setting, for the error message."""
     given = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)B?\s*", text)
     if not given:
-        raise ValueError(f"{name} is a size such as 50GB, 800 MB or a number of bytes, not {text!r}")
+        raise ValueError(f"{name} must be a size such as 50GB, 800 MB or a number of bytes, not {text!r}")
     return int(float(given[1]) * 1000 ** " kMGT".index(given[2] or " "))
 
 
@@ -61,7 +61,7 @@ def plain_name(name: str) -> str:
 
 
 def metric_name(name: str) -> str:
-    """A metric as identities write it: `tar_at_far_0.0001` becomes `TAR at FAR 0.01%`."""
+    """A metric's name for display: `tar_at_far_0.0001` becomes `TAR at FAR 0.01%`."""
     for rate in ("tar_at_far", "tpir_at_fpir", "fnir_at_fpir"):
         if name.startswith(f"{rate}_"):
             what, at = rate.upper().split("_AT_")
@@ -72,7 +72,7 @@ def metric_name(name: str) -> str:
 
 
 def flag_words(flags: Mapping[str, object]) -> list[str]:
-    """Flags in words: `{"flip": False, "folds": 10}` becomes `no flip` and `10 folds`."""
+    """Flags as words: `{"flip": False, "folds": 10}` becomes `no flip` and `10 folds`."""
     names = {name: name.replace("_", " ") for name in flags}
     return [
         f"{'' if value else 'no '}{names[name]}" if isinstance(value, bool) else f"{value} {names[name]}"
@@ -81,5 +81,5 @@ def flag_words(flags: Mapping[str, object]) -> list[str]:
 
 
 def set_name(title: str) -> str:
-    """An evaluation set as results call it; that of the identities kept aside in words."""
+    """An evaluation set's name for display: `held_out` becomes `Held out`, other titles stay."""
     return plain_name(title) if title == "held_out" else title

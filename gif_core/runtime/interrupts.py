@@ -1,4 +1,4 @@
-"""Ctrl-C and terminations that must not come in the middle of something."""
+"""Postponing SIGINT and SIGTERM during sections that must not be interrupted."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def postponed_interrupts() -> Iterator[None]:
-    """Interrupts that come meanwhile are heard at its end. Only the main thread hears of any."""
+    """Deliver signals that arrive inside the block at its end. Other threads than the main one receive no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,6 +1,6 @@
-"""Lazy public faces: a package names what it offers, and a file behind it is imported when something of it is used.
+"""Lazy imports of package faces: a module behind an `__init__.py` is imported when a name of it is first used.
 
-An eager `__init__` would import torch for `gif --help` and for runs whose stages are all cached.
+Eager imports would load torch for `gif --help` and for runs whose stages are all cached.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def lazy_imports(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package, for what its `if TYPE_CHECKING:` block imports."""
+    """A module `__getattr__` for the names that the package's `if TYPE_CHECKING:` block imports."""
 
     @cache
     def sources() -> dict[str, str]:
@@ -30,7 +30,7 @@ def lazy_imports(package: str) -> Callable[[str], Any]:
 
 
 def _type_checking_imports(path: Path) -> dict[str, str]:
-    """Names and the modules that they come from."""
+    """The imported names and the modules that define them."""
     blocks = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.If)]
     lazy = [block for block in blocks if isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"]
     imports = [node for block in lazy for node in block.body if isinstance(node, ast.ImportFrom)]

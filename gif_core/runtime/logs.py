@@ -1,4 +1,4 @@
-"""Log lines that say which run, stage and artifact they are about."""
+"""Structured logging: log lines carry the run, stage and artifact that they are about."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _about: ContextVar[dict[str, str]] = ContextVar("gif-log", default={})  # noqa: 
 
 @contextmanager
 def lines_about(**fields: str) -> Iterator[None]:
-    """Meanwhile, lines of this thread carry these fields: `run`, `stage`, `artifact`."""
+    """Log lines of this thread inside the block carry these fields: `run`, `stage`, `artifact`."""
     token = _about.set(_about.get() | fields)
     try:
         yield
@@ -26,12 +26,12 @@ def lines_about(**fields: str) -> Iterator[None]:
 
 
 def say_about(**fields: str) -> None:
-    """From here to the end of the surrounding `lines_about`, lines carry these fields too."""
+    """Add fields until the surrounding `lines_about` block ends."""
     _about.set(_about.get() | fields)
 
 
-def carrying_on(function: Callable[P, Answer]) -> Callable[P, Answer]:
-    """The function with what lines are about here, for a thread to call."""
+def with_log_fields(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """The function, to be called in another thread with this thread's log fields."""
     return partial(copy_context().run, function)
 
 
@@ -39,8 +39,8 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the run, stage and artifact, and a traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        said = {
+        """Format one record as a JSON line."""
+        entry = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
             "logger": record.name,
@@ -48,5 +48,5 @@ class JsonLines(logging.Formatter):
             **{name: value for name, value in _about.get().items() if name in FIELDS},
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)

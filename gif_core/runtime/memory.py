@@ -1,4 +1,4 @@
-"""The most memory that this process and those it started have held together."""
+"""Peak memory of this process and its descendants."""
 
 import os
 import sys
@@ -11,19 +11,19 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryWatch:
-    """Looks every so often while it is open; `peak` is in bytes, None where the system does not tell (no /proc).
+    """Samples the resident memory while it is open; `peak` is in bytes, or None on systems without /proc.
 
-    Memory that processes share, such as mapped files, counts once in each of them.
+    Memory that processes share, such as mapped files, counts once per process.
     """
 
     def __init__(self, seconds: float = 0.5) -> None:
-        """Validation every `seconds`."""
+        """Sample every `seconds`."""
         self.peak: int | None = None
         self._seconds, self._closing = seconds, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True, name="gif-memory")
+        self._thread = threading.Thread(target=self._sample, daemon=True, name="gif-memory")
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start sampling."""
         if sys.platform == "linux":
             self._thread.start()
         return self
@@ -31,20 +31,20 @@ class MemoryWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Validation once more and stop."""
+        """Take a last sample and stop."""
         self._closing.set()
         if self._thread.ident:
             self._thread.join()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while True:
-            self.peak = max(self.peak or 0, memory_of_family(os.getpid()))
+            self.peak = max(self.peak or 0, memory_of_tree(os.getpid()))
             if self._closing.wait(self._seconds):
                 return
 
 
-def memory_of_family(process: int) -> int:
-    """Bytes in memory of a process and all that descend from it."""
+def memory_of_tree(process: int) -> int:
+    """Resident memory in bytes of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     pages: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -54,9 +54,9 @@ def memory_of_family(process: int) -> int:
             continue
         children.setdefault(int(after_name[1]), []).append(int(folder.name))
         pages[int(folder.name)] = int(after_name[21])
-    family, found = [process], 0
-    while family:
-        member = family.pop()
+    waiting, found = [process], 0
+    while waiting:
+        member = waiting.pop()
         found += pages.get(member, 0)
-        family += children.get(member, [])
+        waiting += children.get(member, [])
     return found * PAGE

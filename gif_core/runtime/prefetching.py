@@ -1,4 +1,4 @@
-"""Doing work ahead of whoever needs it: in threads, in order, and never too far."""
+"""Loading items ahead of their use: in threads, in order, with a bounded number in flight."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -14,7 +14,7 @@ Loaded = TypeVar("Loaded")
 def prefetch(
     load: Callable[[Item], Loaded], items: Iterable[Item], depth: int = PREFETCH_DEPTH, workers: int = 1
 ) -> Generator[Loaded, None, None]:
-    """`load` of every item in order, at most `depth` ahead, in threads that end with this iterator."""
+    """Yield `load(item)` for every item in order, loading up to `depth` ahead in threads that end with the iterator."""
     pending: deque[Future[Loaded]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="gif-prefetch") as pool:
         try:

@@ -1,6 +1,6 @@
-"""The processes that train together, under torchrun or alone.
+"""The group of processes that train together, started by torchrun, or a single process.
 
-Every one of them must ask the same questions in the same order. Alone, nothing is communicated.
+All processes must call the collective methods in the same order. A single process communicates nothing.
 """
 
 import gc
@@ -18,7 +18,7 @@ from gif_core.runtime.devices import check_gpus, pick_device
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Which of how many processes this is, and the device it computes on."""
+    """This process's rank, the number of processes, and this process's device."""
 
     device: torch.device
     rank: int = 0
@@ -26,23 +26,23 @@ class ProcessGroup:
 
     @property
     def leads(self) -> bool:
-        """Whether this is the process that does what one must do for all."""
+        """Whether this is rank 0, which does the work that only one process may do."""
         return self.rank == 0
 
-    def any(self, *said: bool) -> list[bool]:
-        """For each question, whether any process says yes to it."""
+    def any(self, *flags: bool) -> list[bool]:
+        """For each flag, whether any process has set it."""
         if self.size == 1:
-            return list(said)
-        return self.sum(torch.tensor(said, dtype=torch.float32, device=self.device)).bool().tolist()
+            return list(flags)
+        return self.sum(torch.tensor(flags, dtype=torch.float32, device=self.device)).bool().tolist()
 
     def sum(self, share: Tensor) -> Tensor:
-        """The sum of all processes' shares, the same on every one."""
+        """The sum of all processes' tensors (all-reduce), in place."""
         if self.size > 1:
             dist.all_reduce(share)
         return share
 
     def gather(self, share: Any) -> list[Any]:
-        """What every process gives, by rank: plain values, not tensors."""
+        """The values of all processes in order of rank: picklable values, not tensors."""
         if self.size == 1:
             return [share]
         shares: list[Any] = [None] * self.size
@@ -50,7 +50,7 @@ class ProcessGroup:
         return shares
 
     def average(self, gradients: Iterable[Tensor]) -> None:
-        """Replace gradients by their mean over the processes, all in one message."""
+        """Replace gradients by their mean over the processes, in one message."""
         parts = list(gradients)
         if self.size == 1 or not parts:
             return
@@ -61,26 +61,26 @@ class ProcessGroup:
 
 
 def join_processes(device_name: str, **meeting: Any) -> ProcessGroup:
-    """Join the processes that torchrun started, or those of a `meeting` as PyTorch takes it.
+    """Join the process group that torchrun started, or the one that `meeting` describes to PyTorch.
 
-    Each of a machine has a GPU of its own. Who joins must leave.
+    Each process of a machine uses its own GPU. Call `leave_processes` afterwards.
     """
     device = pick_device(device_name)
     check_gpus(device, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    from torch.distributed import nn  # noqa: F401 - loaded later, as DDP does, it would hold the group to the very end
+    from torch.distributed import nn  # noqa: F401 - imported later, as DDP does, it would keep the group alive
 
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **meeting)
     return ProcessGroup(device, dist.get_rank(), dist.get_world_size())
 
 
 def leave_processes() -> None:
-    """End the group, if there is one, and its threads; whatever used it must be out of reach.
+    """Destroy the process group, if there is one, and its threads. No object may refer to the group any more.
 
-    PyTorch ends the threads when nothing holds the group any more. One that lives until the interpreter ends, and gives
-    back a tensor just then, aborts the process (gloo: "terminate called without an active exception").
+    PyTorch ends the threads when the last reference is gone. A thread that outlives the interpreter and then frees a
+    tensor aborts the process (gloo: "terminate called without an active exception").
     """
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,7 +1,7 @@
-"""Families of processes: whatever was started with a mark in its environment, however deep below, ends together.
+"""Ending all descendants of a service together: they are found by a mark in their environment.
 
-Prefect's worker and torchrun start their processes in sessions of their own, so that neither a process group nor the
-tree of parents finds all of them once one in the middle has died. The environment is inherited by every one.
+Prefect's worker and torchrun start processes in new sessions, so neither a process group nor the tree of parents finds
+all of them once a process in between has died. Every descendant inherits the environment.
 """
 
 import os
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "GIF_FAMILY"
-"""Environment variable with the family's name."""
+"""Environment variable that holds the name of the process tree."""
 PATIENCE: Final = 30.0
-"""Seconds that a family has to end by itself when it is told to."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 def find_family(name: str) -> set[int]:
-    """Living processes that were started with this mark; none where there is no /proc to ask."""
+    """Running processes with this mark, without the caller; none on systems without /proc."""
     wanted, found = f"{MARK}={name}".encode(), set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -29,24 +29,24 @@ def find_family(name: str) -> set[int]:
 
 
 def end_family(name: str, patience: float = PATIENCE) -> None:
-    """Tell every member to end, once, and end those that have not after `patience` seconds."""
+    """Send SIGTERM to every process with this mark, and SIGKILL to those left after `patience` seconds."""
     for sign, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, PATIENCE)):
-        told: set[int] = set()
+        signalled: set[int] = set()
         end = time.monotonic() + seconds
         while (members := find_family(name)) and time.monotonic() < end:
-            for process in members - told:
+            for process in members - signalled:
                 with suppress(ProcessLookupError):
                     os.kill(process, sign)
-            told |= members
+            signalled |= members
             time.sleep(0.05)
         if not members:
             return
 
 
 def main() -> None:
-    """Read lines until whoever writes them is gone; then end the families and remove the files, the last one first.
+    """Read lines from stdin until its writer is gone; then end process trees and remove files, last line first.
 
-    A line is the absolute path of a file, or else the name of a family.
+    A line is the absolute path of a file, or the name of a process tree.
     """
     for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Which code made an artifact: the package's version and, in a checkout, its commit."""
+"""The version of the code: the package's version and, in a checkout, the commit."""
 
 import subprocess
 from functools import cache
@@ -10,7 +10,7 @@ from gif_core.runtime.distribution import DISTRIBUTION
 
 @cache
 def code_version() -> str:
-    """For instance `0.1.0+g1a2b3c4-dirty`."""
+    """The version, for instance `0.1.0+g1a2b3c4-dirty`."""
     try:
         version = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

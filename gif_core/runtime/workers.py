@@ -1,4 +1,4 @@
-"""Processes that end when nobody waits for them any more."""
+"""Worker processes: ending with the process that started them, and reporting why they failed."""
 
 import os
 import time
@@ -6,20 +6,20 @@ from threading import Thread
 from typing import Final
 
 STARTED_BY: Final = "GIF_STARTED_BY"
-"""Environment variable with the number of the process that waits for the result."""
+"""Environment variable with the id of the process that waits for the result."""
 FAULT: Final = "fault"
-"""What a process that tells its progress in JSON calls the reason why it ends, and need not be started again."""
+"""JSON field with the message of an error that a restart would not fix."""
 KIND: Final = "kind"
-"""And what it calls the name of that reason's class."""
+"""JSON field with the class name of that error."""
 
 
 def describe_fault(error: Exception) -> dict[str, str]:
-    """A fault as the process tells it."""
+    """The JSON object by which a worker reports an error that a restart would not fix."""
     return {FAULT: str(error), KIND: type(error).__name__}
 
 
 def end_with_parent(seconds: float = 0.5) -> None:
-    """End this process soon after its parent, or whoever `GIF_STARTED_BY` names, is gone, however that came about."""
+    """End this process soon after its parent, or the process that `GIF_STARTED_BY` names, has ended."""
     awaited = [os.getppid(), int(os.environ.get(STARTED_BY, os.getppid()))]
     Thread(target=_watch, args=(awaited, seconds), daemon=True, name="gif-parent").start()
 

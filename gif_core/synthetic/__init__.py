@@ -1,14 +1,16 @@
-"""Synthetic faces: the default dataset, drawn by the project itself so that nothing needs downloading.
+"""Synthetic faces: generated photographs of identities with known attributes, so that nothing has to be downloaded.
 
-adornments  What a face wears and bears: beard, glasses, moles and freckles
-attributes  Who a synthetic person is: continuous attributes, the words they read as, and how often they are seen
-canvas      A canvas that sees points of a head in three dimensions and paints them smoothly
-captions    What identities would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it
-with colours     The palettes a face is painted with, and how colours mix (RGB, 0 to 255) drawing     A photograph of a
-synthetic person: the face drawn large, lit, shrunk and degraded features    The features of a face: eyes, brows, nose,
-mouth and the lines of age head        The head: neck, ears, face outline and hair landmarks   Where the eyes, the nose
-and the corners of the mouth of a drawn face are nuisance    What a photograph adds to a face: backdrop, occlusion,
-light, blur and noise shot        What changes between two photographs of one person, drawn at random for each
+drawing     draw_face and draw_jpeg: one photograph of one identity
+attributes  the attributes of an identity, their coarse words, and the number of its images
+shot        what varies between photographs: pose, expression, light
+head        neck, ears, outline of the face, hair
+features    eyes, brows, nose, mouth, lines of age
+adornments  beard, glasses, moles, freckles
+nuisance    background, occlusion, light, blur, noise
+landmarks   the five landmarks of a drawn face
+canvas      projecting points of a head in three dimensions, and painting them
+colours     palettes, and mixing colours
+captions    captions to train CLIP on, and prompts to query it
 """
 
 from typing import TYPE_CHECKING

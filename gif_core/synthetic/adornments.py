@@ -1,4 +1,4 @@
-"""What a face wears and bears: beard, glasses, moles and freckles."""
+"""Beard, glasses, moles and freckles."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Who a synthetic person is: continuous attributes, the words they read as, and how often they are seen."""
+"""Attributes of a synthetic identity, their coarse words, and its number of images."""
 
 from typing import NamedTuple
 
@@ -65,12 +65,12 @@ WORDS: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def word_for(attribute: str, value: float) -> str:
-    """The coarse word a value of an attribute reads as."""
+    """The coarse word for a value of an attribute."""
     return next(word for end, word in WORDS[attribute] if value <= end)
 
 
 def describe(attributes: ArrayLike) -> dict[str, str]:
-    """Coarse words for what anyone would mention first: skin tone, hair, beard and glasses."""
+    """Coarse words for the most visible attributes: skin tone, hair, beard and glasses."""
     person = Person(*np.asarray(attributes, dtype=np.float64).tolist())
     return {
         "skin_tone": word_for("skin_tone", person.skin_tone),
@@ -87,7 +87,7 @@ def identity_attributes(seed: int, identity: int) -> NDArray[np.float64]:
 
 
 def sample_count(seed: int, identity: int, *, smallest: int, largest: int) -> int:
-    """A long-tailed number of samples: Pareto from `smallest`, cut at `largest` as crawls cut it."""
+    """A long-tailed number of images: a Pareto distribution from `smallest`, cut at `largest`."""
     if not 1 <= smallest <= largest:
         raise ValueError(f"need 1 <= smallest <= largest, got {smallest} and {largest}")
     rng = np.random.default_rng([seed, COUNT_TAG, identity])

@@ -1,4 +1,4 @@
-"""A canvas that sees points of a head in three dimensions and paints them smoothly.
+"""A canvas that projects points of a head in three dimensions and paints smooth shapes.
 
 Head coordinates: x to the right, y downwards, z towards the camera; the crop spans [-1, 1] in x and y.
 """

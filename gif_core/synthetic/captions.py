@@ -1,4 +1,4 @@
-"""What identities would say about a synthetic face: captions that a CLIP learns from, and prompts to ask it with."""
+"""Captions of synthetic faces, to train CLIP on, and prompts to query it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ PHRASES: Final[Mapping[str, Mapping[str, str]]] = {
     "beard": {"none": "clean-shaven", "stubble": "stubble", "full": "a full beard"},
     "glasses": {"none": "uncovered eyes", "glasses": "glasses"},
 }
-"""How each word of `describe` is said."""
+"""Phrase for each word of `describe`."""
 
 DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
     "face_width": ("a narrow face", "a wide face"),
@@ -39,34 +39,34 @@ DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
 TEMPLATES: Final = ("a photo of a person with {}", "a face with {}", "a portrait of somebody with {}", "{}")
 FEWEST_MENTIONED: Final = 0.1
 DETAILS_MENTIONED: Final = 0.2
-"""How much of the main features the shortest captions mention, and of the details against the main features."""
+"""Smallest share of main features that a caption mentions, and the share of details relative to main features."""
 
 
 def caption(attributes: ArrayLike, rng: np.random.Generator) -> str:
-    """One way to describe a person, in few words or in many, in any order."""
+    """A random description of an identity: some of its features, in random order."""
     share = rng.uniform(FEWEST_MENTIONED, 1.0)
     shares = [share] * len(PHRASES) + [share * DETAILS_MENTIONED] * len(DETAILS)
     facts = zip(questions(), answers(attributes), shares, strict=True)
-    said = [phrases[true] for phrases, true, chance in facts if rng.random() < chance and true is not None]
-    rng.shuffle(said)
-    return str(rng.choice(TEMPLATES)).format(", ".join(said or ["a face"]))
+    chosen = [phrases[true] for phrases, true, rate in facts if rng.random() < rate and true is not None]
+    rng.shuffle(chosen)
+    return str(rng.choice(TEMPLATES)).format(", ".join(chosen or ["a face"]))
 
 
 def questions() -> list[list[str]]:
-    """For every feature, main or detail, the phrases of which one is true of a person."""
+    """For every feature, the phrases of which one applies to an identity."""
     return [list(phrases.values()) for phrases in PHRASES.values()] + [list(phrases) for phrases in DETAILS.values()]
 
 
 def answers(attributes: ArrayLike) -> list[int | None]:
-    """Which phrase of each question is true of a person; None where nobody can tell."""
+    """Index of the phrase that applies to each question; None for the hair colour of a bald head."""
     words, person = describe(attributes), Person(*np.asarray(attributes, np.float64).tolist())
     unseen = {"hair_colour"} if words["hair_length"] == "bald" else set()
-    main = [None if name in unseen else list(said).index(words[name]) for name, said in PHRASES.items()]
+    main = [None if name in unseen else list(phrases).index(words[name]) for name, phrases in PHRASES.items()]
     return main + [_step(person, name) for name in DETAILS]
 
 
 def prompts(attribute: str) -> dict[str, list[str]]:
-    """For each word of an attribute, the sentences that ask whether it fits."""
+    """For each word of an attribute, the sentences that describe it."""
     return {word: [t.format(phrase) for t in TEMPLATES] for word, phrase in PHRASES[attribute].items()}
 
 

@@ -19,7 +19,7 @@ JPEG_QUALITIES = (35, 96)
 
 
 def paint_features(canvas: Canvas, person: Person, expression: Expression) -> None:
-    """Everything inside the outline of the face."""
+    """Paint everything inside the outline of the face."""
     paint_age(canvas, person)
     paint_marks(canvas, person)
     paint_beard(canvas, person, expression)
@@ -30,7 +30,7 @@ def paint_features(canvas: Canvas, person: Person, expression: Expression) -> No
 
 
 def paint_person(canvas: Canvas, person: Person, shot: Shot) -> None:
-    """A person from the back of the hair to the glasses."""
+    """Paint an identity, from the back of the hair to the glasses."""
     paint_back_hair(canvas, person)
     paint_body(canvas, person, shot.clothes)
     paint_face(canvas, person)
@@ -40,7 +40,7 @@ def paint_person(canvas: Canvas, person: Person, shot: Shot) -> None:
 
 
 def draw_face(seed: int, identity: int, sample: int, size: int = 112) -> NDArray[np.uint8]:
-    """One photograph of one person before compression: RGB, `size` x `size` x 3."""
+    """One photograph of one identity before compression: RGB, `size` x `size` x 3."""
     rng = np.random.default_rng([seed, SAMPLE_TAG, identity, sample])
     person, shot = Person(*identity_attributes(seed, identity).tolist()), random_shot(rng)
     canvas = Canvas(paint_backdrop(rng, shot, OVERSAMPLING * size), shot.pose)
@@ -51,7 +51,7 @@ def draw_face(seed: int, identity: int, sample: int, size: int = 112) -> NDArray
 
 
 def draw_jpeg(seed: int, identity: int, sample: int, size: int = 112) -> bytes:
-    """One photograph of one person, compressed with a quality of its own."""
+    """One photograph of one identity as JPEG, with a random quality."""
     quality = int(np.random.default_rng([seed, JPEG_TAG, identity, sample]).integers(*JPEG_QUALITIES))
     image = cv2.cvtColor(draw_face(seed, identity, sample, size), cv2.COLOR_RGB2BGR)
     _, encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])

@@ -1,4 +1,4 @@
-"""Where the eyes, the nose and the corners of the mouth of a drawn face are."""
+"""The five landmarks of a drawn face: eyes, nose and corners of the mouth."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from gif_core.synthetic.shot import Expression, Shot, random_shot
 
 
 def find_landmarks(seed: int, identity: int, sample: int, size: int = 112) -> NDArray[np.float64]:
-    """Five points (x, y) in pixels of `draw_face` with these arguments: eyes, nose, mouth; the image's left first."""
+    """Five points (x, y) in pixels of `draw_face` with these arguments: eyes, nose, mouth; left of the image first."""
     person = Person(*identity_attributes(seed, identity).tolist())
     shot = shot_of(seed, identity, sample)
     return project_to_crop(_head_points(person, shot.expression), shot.pose, size)
 
 
 def shot_of(seed: int, identity: int, sample: int) -> Shot:
-    """What this photograph adds to the person: the first that `draw_face` draws from its random numbers."""
+    """The variation of this photograph: `draw_face` draws it first from its random numbers."""
     return random_shot(np.random.default_rng([seed, SAMPLE_TAG, identity, sample]))
 
 

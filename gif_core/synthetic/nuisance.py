@@ -1,4 +1,4 @@
-"""What a photograph adds to a face: backdrop, occlusion, light, blur and noise."""
+"""What a photograph adds to a face: background, occlusion, light, blur and noise."""
 
 import cv2
 import numpy as np
@@ -22,7 +22,7 @@ def paint_backdrop(rng: np.random.Generator, shot: Shot, side: int) -> Image:
 
 
 def paint_occlusion(canvas: Canvas, shot: Shot) -> None:
-    """Whatever this photograph happens to hide the face with."""
+    """The occlusion of this photograph, if there is one."""
     painters = {"hand": _paint_hand, "mask": _paint_mask, "sunglasses": _paint_sunglasses, "hat": _paint_hat}
     if shot.occlusion is not None:
         painters[shot.occlusion](canvas, shot.occlusion_colour)

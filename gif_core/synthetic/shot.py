@@ -1,4 +1,4 @@
-"""What changes between two photographs of one person, drawn at random for each."""
+"""What varies between photographs of one identity, drawn at random for each: pose, expression, light."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ OCCLUSION_RATE = 0.12
 
 @dataclass(frozen=True)
 class Expression:
-    """What the face is doing."""
+    """The facial expression."""
 
     smile: float = 0.2
     mouth_open: float = 0.0
@@ -35,7 +35,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Shot:
-    """One photograph's share of the picture."""
+    """Everything that varies between photographs."""
 
     pose: Pose = field(default_factory=Pose)
     expression: Expression = field(default_factory=Expression)
@@ -100,7 +100,7 @@ def random_light(rng: np.random.Generator) -> Light:
 
 
 def random_shot(rng: np.random.Generator) -> Shot:
-    """Everything one photograph adds to a person."""
+    """Draw everything that varies between photographs."""
     return Shot(
         pose=random_pose(rng),
         expression=random_expression(rng),

@@ -1,12 +1,12 @@
-"""Writers: the formats that faces are exported to, one file each, all with the protocol of `base`.
+"""Writers: exporting faces, one file per format, all with the interface of `base`.
 
-base        What every writer of faces takes and gives
-export      Exporting: faces of the store, in the order a format wants them, to a folder that appears when it is comp...
-folder      A folder with one sub-folder of images per identity
-formats     The writer of a format by its name
-pair_file   Verification files as insightface has them, `.bin`: a pickle of (images, whether each pair is of one person)
-recordio    MXNet RecordIO in insightface's layout: `train.rec`, `train.idx` and `property`
-webdataset  WebDataset: tar files of samples, each an image `<key>.jpg`, its class `<key>.cls` and `<key>.json`
+base        Face, ExportInfo and Writer, the interface
+export      export_faces: writing faces of the store to a new folder
+formats     the writers by the name of their format
+folder      one sub-folder of images per identity
+recordio    MXNet RecordIO in insightface's layout; splitting records
+webdataset  tar files of samples
+pair_file   insightface's `.bin` files of pairs
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "FORMATS",
     "PAIR_FILE",
-    "Crowd",
+    "ExportInfo",
     "Face",
     "Writer",
     "export_faces",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.writers.base import Crowd, Face, Writer
+    from gif_core.writers.base import ExportInfo, Face, Writer
     from gif_core.writers.export import export_faces, group_rows, new_folder
     from gif_core.writers.folder import write_folder
     from gif_core.writers.formats import FORMATS

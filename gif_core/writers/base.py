@@ -1,4 +1,4 @@
-"""What every writer of faces takes and gives."""
+"""The interface of writers: Face, ExportInfo and Writer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ BEGINNINGS: Final = {b"\xff\xd8\xff": "jpg", b"\x89PNG\r\n\x1a\n": "png", b"BM":
 
 
 class Face(NamedTuple):
-    """One image of a person: the file's bytes, which no writer changes."""
+    """One image of an identity: the bytes of the image file, which writers do not change."""
 
     identity_id: int
     image: bytes | memoryview
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """Who is written: the label of identity 0, 1, …, and how many faces there are in all."""
+class ExportInfo:
+    """What an export contains: the label of identity 0, 1, …, and the total number of faces."""
 
     labels: Sequence[str]
     num_faces: int
 
 
 class Writer(Protocol):
-    """Writes faces into an empty folder, holding one at a time."""
+    """Writes faces into an empty folder, with one face in memory at a time."""
 
-    def __call__(self, faces: Iterable[Face], crowd: Crowd, folder: Path, /) -> Iterator[int]:
-        """Yield the number of faces written after each one; all is on disk when the iterator ends."""
+    def __call__(self, faces: Iterable[Face], info: ExportInfo, folder: Path, /) -> Iterator[int]:
+        """Yield the number of faces written after each one; all files are complete when the iterator ends."""
         ...
 
 
@@ -44,7 +44,7 @@ def image_ending(face: Face) -> str:
     )
 
 
-def check_count(written: int, crowd: Crowd) -> None:
-    """Refuse to finish when more or fewer faces came than were announced."""
-    if written != crowd.num_faces:
-        raise ValueError(f"{crowd.num_faces} faces were announced and {written} came")
+def check_count(written: int, info: ExportInfo) -> None:
+    """Raise if the number of written faces is not the announced one."""
+    if written != info.num_faces:
+        raise ValueError(f"{info.num_faces} faces were announced, but {written} were given")

@@ -1,4 +1,4 @@
-"""The writer of a format by its name."""
+"""The writers by the name of their format."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Verification files as insightface has them, `.bin`: a pickle of (images, whether each pair is of one person)."""
+"""Writing insightface's verification files, `.bin`: a pickle of (images, whether each pair shows one identity)."""
 
 import pickle
 import struct
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from gif_core.writers.base import Crowd, Face, check_count
+from gif_core.writers.base import ExportInfo, Face, check_count
 
 PAIR_FILE: Final = "pairs.bin"
 PROTOCOL: Final = pickle.PROTO + bytes([3])
-"""The first one that has bytes."""
+"""Pickle protocol 3, the first with bytes."""
 
 
-def write_pair_file(faces: Iterable[Face], crowd: Crowd, folder: Path) -> Iterator[int]:
-    """Write `pairs.bin`; pair i is the faces 2i and 2i + 1, of one person when their identities are the same.
+def write_pair_file(faces: Iterable[Face], info: ExportInfo, folder: Path) -> Iterator[int]:
+    """Write `pairs.bin`; pair i consists of the faces 2i and 2i + 1, and is genuine if their identities are equal.
 
-    The pickle is written opcode by opcode: `pickle.dump` would need all images at once.
+    The pickle is written opcode by opcode: `pickle.dump` would need all images in memory.
     """
-    if crowd.num_faces % 2:
-        raise ValueError(f"{crowd.num_faces} faces are no pairs")
+    if info.num_faces % 2:
+        raise ValueError(f"{info.num_faces} faces cannot form pairs: the number is odd")
     same, left, written = bytearray(), -1, 0
     with (folder / PAIR_FILE).open("wb") as file:
         file.write(PROTOCOL + pickle.EMPTY_LIST)
@@ -31,5 +31,5 @@ def write_pair_file(faces: Iterable[Face], crowd: Crowd, folder: Path) -> Iterat
                 same += (pickle.NEWTRUE if face.identity_id == left else pickle.NEWFALSE) + pickle.APPEND
             left = face.identity_id
             yield written
-        check_count(written, crowd)
+        check_count(written, info)
         file.write(pickle.EMPTY_LIST + same + pickle.TUPLE2 + pickle.STOP)

@@ -1,4 +1,4 @@
-"""MXNet RecordIO in insightface's layout: `train.rec`, `train.idx` and `property`."""
+"""Writing MXNet RecordIO in insightface's layout: `train.rec`, `train.idx` and `property`."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import BinaryIO, Final, TextIO
 
 from gif_core.images import IMAGE_SIZE
-from gif_core.writers.base import Crowd, Face, check_count
+from gif_core.writers.base import ExportInfo, Face, check_count
 
 MAGIC: Final = struct.pack("<I", 0xCED7230A)
 WHOLE, FIRST, MIDDLE, LAST = range(4)
-"""Which part of a record it is: the three bits above the length."""
+"""Part of a record (cflag), stored in the three bits above the length."""
 LENGTH_BITS: Final = 29
 EXACT: Final = 2**24
-"""Labels, and the keys in the table of identities, are 32-bit floats: whole numbers up to here are exact."""
+"""Labels, and keys in the table of identities, are 32-bit floats: integers are exact up to here."""
 
 
-def write_recordio(faces: Iterable[Face], crowd: Crowd, folder: Path, *, exact: int = EXACT) -> Iterator[int]:
-    """Write the faces under the keys 1, 2, …, and then a table of identities; these must come in ascending order.
+def write_recordio(faces: Iterable[Face], info: ExportInfo, folder: Path, *, exact: int = EXACT) -> Iterator[int]:
+    """Write faces, in ascending order of identity, under the keys 1, 2, …, followed by a table of identities.
 
-    Record 0 says where the table is, and its records which keys each identity has. Where floats cannot count that
-    far (more than 2^24 records) both are left out and the keys count from 0, as im2rec does; insightface reads both.
+    Record 0 holds the range of the table, whose records hold the range of keys of each identity. With more than 2^24
+    records, beyond the precision of floats, both are omitted and keys start at 0, as im2rec does; insightface reads
+    both layouts.
     """
-    num_classes, table = len(crowd.labels), 1 + crowd.num_faces
+    num_classes, table = len(info.labels), 1 + info.num_faces
     if num_classes > exact:
         raise ValueError(
             f"labels in RecordIO are exact for {exact:,} identities, not {num_classes:,}: choose another format"
@@ -39,7 +40,7 @@ def write_recordio(faces: Iterable[Face], crowd: Crowd, folder: Path, *, exact: 
             records.add_face(written + with_table, face)
             counts[face.identity_id] += 1
             yield written + 1
-        check_count(sum(counts), crowd)
+        check_count(sum(counts), info)
         if with_table:
             for key, (start, end) in enumerate(pairwise(accumulate(counts, initial=1)), start=table):
                 records.add_range(key, start, end)
@@ -48,7 +49,7 @@ def write_recordio(faces: Iterable[Face], crowd: Crowd, folder: Path, *, exact: 
 
 @dataclass
 class Records:
-    """Appends records to a file and their places to its index."""
+    """Appends records to a file and their offsets to its index."""
 
     rec: BinaryIO
     idx: TextIO
@@ -64,7 +65,7 @@ class Records:
 
     def _add(self, key: int, payload: bytes) -> None:
         if len(payload) >> LENGTH_BITS:
-            raise ValueError(f"a record is shorter than {2**LENGTH_BITS:,} bytes; the one for key {key} is not")
+            raise ValueError(f"the record of key {key} exceeds the limit of {2**LENGTH_BITS:,} bytes")
         content = encode_record(payload)
         self.rec.write(content)
         self.idx.write(f"{key}\t{self.offset}\n")
@@ -72,7 +73,7 @@ class Records:
 
 
 def encode_record(payload: bytes) -> bytes:
-    """One record; where the magic stands in the payload at a multiple of four, it is left out and splits it."""
+    """Frame one record. The payload is split, without the magic, where it contains the magic at a multiple of four."""
     parts = _split_at_magic(payload)
     kinds = [WHOLE] if len(parts) == 1 else [FIRST, *[MIDDLE] * (len(parts) - 2), LAST]
     framed = [
@@ -94,7 +95,7 @@ def _split_at_magic(payload: bytes) -> list[bytes]:
 
 
 def _ascending(faces: Iterable[Face]) -> Iterator[Face]:
-    """Pass the faces on, as long as every identity's are neighbours."""
+    """Pass the faces on, checking that identities ascend."""
     last = 0
     for face in faces:
         if face.identity_id < last:

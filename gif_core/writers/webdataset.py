@@ -1,4 +1,4 @@
-"""WebDataset: tar files of samples, each an image `<key>.jpg`, its class `<key>.cls` and `<key>.json`."""
+"""Writing WebDataset: tar files of samples, each an image `<key>.jpg`, its class `<key>.cls` and `<key>.json`."""
 
 import json
 import tarfile
@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from gif_core.writers.base import Crowd, Face, check_count, image_ending
+from gif_core.writers.base import ExportInfo, Face, check_count, image_ending
 
 SHARD_BYTES: Final = 10**9
 BLOCK: Final = tarfile.BLOCKSIZE
@@ -16,31 +16,31 @@ END: Final = bytes(2 * BLOCK)
 
 
 def write_webdataset(
-    faces: Iterable[Face], crowd: Crowd, folder: Path, *, shard_bytes: int = SHARD_BYTES
+    faces: Iterable[Face], info: ExportInfo, folder: Path, *, shard_bytes: int = SHARD_BYTES
 ) -> Iterator[int]:
     """Write `faces-000000.tar`, …, none larger than `shard_bytes` unless a single sample is.
 
-    The same faces give the same bytes: members have no owner and no time.
+    Members have no owner and no time, so equal faces give equal bytes.
     """
     written = 0
     with closing(Shards(folder, shard_bytes)) as shards:
         for written, face in enumerate(faces, start=1):
-            shards.add(_encode_sample(f"{written - 1:09d}", face, crowd.labels[face.identity_id]))
+            shards.add(_encode_sample(f"{written - 1:09d}", face, info.labels[face.identity_id]))
             yield written
-    check_count(written, crowd)
+    check_count(written, info)
 
 
 class Shards:
     """Appends samples to an archive, and to the next one when it is full."""
 
     def __init__(self, folder: Path, shard_bytes: int) -> None:
-        """Nothing is opened before there is a sample."""
+        """The first archive is created with the first sample."""
         self.folder, self.shard_bytes = folder, shard_bytes
         self.count = 0
         self.tar: BinaryIO | None = None
 
     def add(self, sample: bytes) -> None:
-        """Write a sample whole, where there is room for it and the archive's end."""
+        """Write a sample, in a new archive if the current one has no room for it and the end marker."""
         if self.tar is None or self.tar.tell() + len(sample) + len(END) > self.shard_bytes:
             self.close()
             self.tar = (self.folder / f"faces-{self.count:06d}.tar").open("wb")
@@ -48,7 +48,7 @@ class Shards:
         self.tar.write(sample)
 
     def close(self) -> None:
-        """End the archive that is open, if one is."""
+        """Finish the open archive, if there is one."""
         if self.tar is not None:
             with self.tar:
                 self.tar.write(END)
@@ -56,7 +56,7 @@ class Shards:
 
 
 def _encode_sample(key: str, face: Face, label: str) -> bytes:
-    """The three members of a face; they stand together, as readers expect."""
+    """The three members of a face, adjacent as readers expect."""
     about = {"label": label, "identity_id": face.identity_id}
     members = {
         image_ending(face): face.image,
@@ -67,7 +67,7 @@ def _encode_sample(key: str, face: Face, label: str) -> bytes:
 
 
 def _encode_member(name: str, content: bytes | memoryview) -> bytes:
-    """Header, content and padding; an open `TarFile` would keep a record of every member in memory."""
+    """Header, content and padding; a `TarFile` would keep every member's header in memory."""
     header = tarfile.TarInfo(name)
     header.size = len(content)
     return b"".join([header.tobuf(tarfile.USTAR_FORMAT), content, bytes(-len(content) % BLOCK)])

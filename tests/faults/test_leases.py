@@ -57,7 +57,7 @@ def test_of_two_processes_at_once_one_makes_it_and_the_other_finds_it(store: Art
         assert first.stdout
         assert second.stderr
         assert first.stdout.readline() == "making\n"
-        assert "is being made by another run" in second.stderr.readline()
+        assert "is being computed by another run" in second.stderr.readline()
         assert first.communicate("go on\n", timeout=60)[0] == "made\n"
         assert second.communicate(timeout=60)[0] == "found\n"
     assert leases_of(store) == []
@@ -110,7 +110,7 @@ def test_a_holder_renews_its_lease_and_stops_when_another_has_taken_it(
     with only_one(store.storage, store.ref("training", KEY)):
         wait(lambda: renewals_of(store, lease_path()) >= 2, seconds=20, what="two renewals")
         other = lease_of_another_machine(store, 2)
-        wait(lambda: "was taken over by another run" in caplog.text, seconds=20, what="the message")
+        wait(lambda: "another run has taken over" in caplog.text, seconds=20, what="the message")
     assert leases_of(store) == [other]
 
 

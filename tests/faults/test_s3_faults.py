@@ -239,7 +239,7 @@ def test_credentials_in_the_servers_address_are_refused_and_neither_logged_nor_t
     assert "trying again in" in caplog.text
     assert "s3cret" not in caplog.text
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL carries credentials: give them in AWS_ACCESS_KEY_ID"):
+    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL contains credentials: pass them in AWS_ACCESS_KEY_ID"):
         ArtifactStore(remote.storage.url)
     monkeypatch.setattr(stages, "run_stage", fail)
     with pytest.raises(ConnectionError):

@@ -129,7 +129,7 @@ def test_a_run_puts_a_damaged_artifact_out_of_use_and_the_next_one_publishes_it_
     ref = publish(store, bytes(1000))
     flip_a_bit(store, ref)
     for _ in ("one reader", "another"):
-        with pytest.raises(FileDamagedError, match="it is out of use from now on: run again"), condemning(store):
+        with pytest.raises(FileDamagedError, match="it is now marked as damaged: run again"), condemning(store):
             store.open(ref).path("model")
     assert store.find("training", KEY) is None
     remove_leftovers(store, find_leftovers(store, older_than=-60))
@@ -207,7 +207,7 @@ def test_a_stage_alone_fails_on_a_flipped_bit_before_it_and_the_next_run_complet
     store = ArtifactStore(tiny.store)
     first = run_some(tiny, STAGES[:2])
     flip_a_bit(store, store.ref("embedding", first.stages["embedding"].key), "vectors.parquet")
-    with pytest.raises(FileDamagedError, match="it is out of use from now on: run again"):
+    with pytest.raises(FileDamagedError, match="it is now marked as damaged: run again"):
         run_some(tiny, ["separation"])
     assert list_runs(store)[0].state == "failed"
     again = run_some(tiny, STAGES[:3])

@@ -160,7 +160,7 @@ def test_the_name_of_the_file_says_how_the_sheet_is_encoded(gif: Gif) -> None:
         (["show", "--key", "dd"], "names 0 artifacts"),
         (["show", "--key", "tokenization/cc"], "tokenization/cccccccccccc holds no faces"),
         (["show", "--key", "bb", "--held-out"], "keeps nobody aside"),
-        (["show", "--out", "sheet.gif"], "a sheet is written to a file that ends in .jpg, .jpeg, .png"),
+        (["show", "--out", "sheet.gif"], "the file name of a sheet must end in .jpg, .jpeg, .png"),
         (["export", "--format", "bin", "--out", "o", "--key", "bb"], "keeps nobody aside"),
         (["export", "--format", "folder", "--out", "o", "--pairs", "5"], "--pairs and --seed are for --format bin"),
         (["export", "--format", "zip", "--out", "o"], "is not one of"),

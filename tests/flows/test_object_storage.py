@@ -77,7 +77,7 @@ def test_two_runs_of_one_configuration_at_once_compute_each_stage_once_and_both_
         assert first.stages[stage].key == second.stages[stage].key
         actions = sorted(record.stages[stage].action for record in (first, second))
         assert actions == ["computed", "reused"], stage
-    assert "is being made by another run" in "".join(finished.printed[:2])
+    assert "is being computed by another run" in "".join(finished.printed[:2])
     assert list(finished.store.storage.find(LEASES)) == []
     assert [check.fault for check in verify_artifacts(finished.store, finished.store.refs()) if check.fault] == []
     assert find_leftovers(finished.store, older_than=-60) == []

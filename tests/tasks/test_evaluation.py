@@ -20,7 +20,7 @@ from gif_core.ingestion import ingest
 from gif_core.protocols.sets import write_synthetic_bin, write_synthetic_ijb
 from gif_core.protocols.sets.files import EvaluationFileError
 from gif_core.readers import open_reader
-from gif_core.writers import Crowd, Face, write_pair_file
+from gif_core.writers import ExportInfo, Face, write_pair_file
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -175,7 +175,7 @@ def test_identification_says_why_a_model_has_none_and_can_be_left_out(run: Run) 
 
 def test_a_set_that_cannot_be_measured_says_why_and_the_others_go_on(run: Run, tmp_path: Path) -> None:
     faces = [Face(1, jpeg(number)) for number in range(24)]
-    list(write_pair_file(faces, Crowd([""] * 2, 24), tmp_path))
+    list(write_pair_file(faces, ExportInfo([""] * 2, 24), tmp_path))
     artifact = run([{"kind": "bin", "path": str(tmp_path / "pairs.bin")}, {"kind": "held_out"}])
     sets = sets_of(artifact)
     assert sets["pairs"]["undefined"].startswith("all 12 pairs are same pairs: FAR is undefined")

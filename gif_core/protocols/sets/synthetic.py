@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gif_core.protocols.pairs import draw_pairs, pair_rows
 from gif_core.protocols.sets.ijb import CROPS, GALLERIES, IjbName, meta_files
 from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks, shot_of
-from gif_core.writers import PAIR_FILE, Crowd, Face, write_pair_file
+from gif_core.writers import PAIR_FILE, ExportInfo, Face, write_pair_file
 from schemas.ingestion import MOST_DRAWN
 
 FIRST_IDENTITY: Final = MOST_DRAWN
@@ -39,7 +39,7 @@ def write_synthetic_bin(folder: Path, *, identities: int, pairs: int, seed: int)
     images = {row: draw_jpeg(seed, FIRST_IDENTITY + row // SAMPLES, row % SAMPLES) for row in sorted(set(rows))}
     folder.mkdir(parents=True, exist_ok=True)
     faces = (Face(row // SAMPLES, images[row]) for row in rows)
-    for _ in write_pair_file(faces, Crowd([""] * identities, len(rows)), folder):
+    for _ in write_pair_file(faces, ExportInfo([""] * identities, len(rows)), folder):
         pass
     return folder / PAIR_FILE
 

@@ -152,7 +152,7 @@ def test_a_size_is_read_as_identities_write_it(text: str, size: float) -> None:
 
 def test_a_wrong_size_is_told_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIF_CACHE_SIZE", "much")
-    with pytest.raises(ValueError, match=r"GIF_CACHE_SIZE is a size such as 50GB.*'much'"):
+    with pytest.raises(ValueError, match=r"GIF_CACHE_SIZE must be a size such as 50GB.*'much'"):
         make_room(1)
 
 

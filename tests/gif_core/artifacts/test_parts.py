@@ -56,7 +56,7 @@ def test_a_damaged_part_is_refused_and_made_anew(store: ArtifactStore) -> None:
     with pytest.raises(ArtifactDamagedError, match="was damaged and is removed: run again"):
         parts.load(name)
     assert parts.names() == {}
-    with pytest.raises(ArtifactMissingError, match="is gone: run again"):
+    with pytest.raises(ArtifactMissingError, match="is missing: run again"):
         parts.load(name)
 
 

@@ -48,7 +48,7 @@ def test_a_tag_moves_from_one_artifact_to_another(store: ArtifactStore) -> None:
 
 
 def test_a_tags_name_cannot_leave_its_folder(store: ArtifactStore) -> None:
-    with pytest.raises(ValueError, match="a tag is a lower-case word"):
+    with pytest.raises(ValueError, match="a tag must be a lower-case word"):
         move_tag(store, "../../runs/x", store.ref("training", "a" * 64))
 
 
@@ -58,7 +58,7 @@ def test_artifacts_are_found_by_the_first_digits_of_their_key(store: ArtifactSto
     assert resolve(store, "training/aa") == first
     with pytest.raises(ArtifactMissingError, match="names 0 artifacts"):
         resolve(store, "cc")
-    with pytest.raises(ArtifactMissingError, match="there is no stage 'trainig'"):
+    with pytest.raises(ArtifactMissingError, match="unknown stage 'trainig'"):
         resolve(store, "trainig/aa")
     with pytest.raises(ArtifactMissingError, match="there is no tag 'training@best'"):
         resolve(store, "training@best")

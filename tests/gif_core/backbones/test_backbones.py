@@ -176,7 +176,7 @@ def test_features_are_fp32_under_autocast(name: str) -> None:
 
 
 def test_unknown_backbone_gets_the_list_of_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no backbone 'resnet'.*iresnet_tiny.*vit_cvlface_base"):
+    with pytest.raises(ValueError, match=r"unknown backbone 'resnet'.*iresnet_tiny.*vit_cvlface_base"):
         build_backbone("resnet", 512)
 
 

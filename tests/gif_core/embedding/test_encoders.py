@@ -315,7 +315,7 @@ def test_a_backbone_without_a_file_of_weights_or_with_another_size_is_refused() 
         build_encoder(BACKBONE.model_copy(update={"pretrained": "openai"}), CPU)
     with pytest.raises(ValueError, match=r"image_size = 96: backbones accept faces of 112"):
         build_encoder(BACKBONE.model_copy(update={"image_size": 96}), CPU)
-    with pytest.raises(ValueError, match=r"no backbone 'resnet'; there are: .*iresnet100"):
+    with pytest.raises(ValueError, match=r"unknown backbone 'resnet'; known backbones: .*iresnet100"):
         build_encoder(BACKBONE.model_copy(update={"model": "resnet"}), CPU)
 
 

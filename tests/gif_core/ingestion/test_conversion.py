@@ -219,5 +219,5 @@ def test_folders_on_s3_are_read_like_local_ones(s3_url: str, tmp_path: Path) -> 
 
 def test_a_split_that_cannot_be_verified_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     identities = SyntheticSource(identities=20, smallest=1, largest=1)
-    with pytest.raises(ValueError, match=r"ingestion\.held_out keeps \d+ identities aside, with at most 1 images"):
+    with pytest.raises(ValueError, match=r"ingestion\.held_out holds out \d+ identities with at most 1 images"):
         run(IngestionConfig(sources=(identities,), held_out=0.3), tmp_path / "out")

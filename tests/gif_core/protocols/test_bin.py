@@ -18,7 +18,7 @@ from gif_core.protocols.sets import open_pairs
 from gif_core.protocols.sets.bin import PairFileError
 from gif_core.protocols.sets.describe import describe_pairs
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.writers import Crowd, Face, write_pair_file
+from gif_core.writers import ExportInfo, Face, write_pair_file
 from schemas.errors import GifError
 from schemas.evaluation import PairFileSet
 
@@ -94,7 +94,7 @@ def test_what_numpy_1_wrote_is_read(tmp_path: Path) -> None:
 
 def test_what_the_writer_wrote_is_read(tmp_path: Path) -> None:
     faces = [Face(identity, image) for identity, image in zip([3, 3, 1, 2], IMAGES, strict=True)]
-    list(write_pair_file(faces, Crowd([""] * 4, 4), tmp_path))
+    list(write_pair_file(faces, ExportInfo([""] * 4, 4), tmp_path))
     assert read(tmp_path, (tmp_path / "pairs.bin").read_bytes()) == (IMAGES, SAME)
 
 

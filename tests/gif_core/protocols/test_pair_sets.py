@@ -14,7 +14,7 @@ from gif_core.protocols.sets import PairSet, open_pairs
 from gif_core.protocols.sets.bin import PairFileError
 from gif_core.protocols.sets.describe import describe_pairs
 from gif_core.protocols.sets.files import EvaluationFileError
-from gif_core.writers import Crowd, Face, write_pair_file
+from gif_core.writers import ExportInfo, Face, write_pair_file
 from schemas.evaluation import LfwSet, PairFileSet, PairTableSet
 
 REAL_FILES = sorted((Path(__file__).parents[4] / "shared/data/recordio/faceid_kz").glob("*.bin"))
@@ -34,7 +34,7 @@ def greys(pairs: PairSet) -> list[tuple[int, int, bool]]:
 
 def write_bin(folder: Path, greys: list[int], identities: list[int]) -> Path:
     faces = [Face(identity, png(grey)) for identity, grey in zip(identities, greys, strict=True)]
-    list(write_pair_file(faces, Crowd([""] * 9, len(faces)), folder))
+    list(write_pair_file(faces, ExportInfo([""] * 9, len(faces)), folder))
     return folder / "pairs.bin"
 
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_bin_is_refused_with_its_name(tmp_path: Path) -> None:
 
 
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
-    list(write_pair_file([Face(1, png(1)), Face(1, b"no image")], Crowd([""], 2), tmp_path))
+    list(write_pair_file([Face(1, png(1)), Face(1, b"no image")], ExportInfo([""], 2), tmp_path))
     with pytest.raises(EvaluationFileError, match=r"pairs\.bin, image 1: not a JPEG"):
         greys(open_pairs(PairFileSet(path=str(tmp_path / "pairs.bin"))))
 

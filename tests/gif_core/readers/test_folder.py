@@ -165,7 +165,7 @@ class TestLandmarks:
          "a.jpg 1 2 3 4 5 6 7 8 9 x", "name x1 y1 x2 y2 x3 y3 x4 y4 x5 y5"],
     )  # fmt: skip
     def test_a_line_that_is_none_is_told_by_its_number(self, read: Callable[[str], Any], line: str) -> None:
-        with pytest.raises(ValueError, match=r"points\.txt, line 2: wanted an image's name and ten numbers, found"):
+        with pytest.raises(ValueError, match=r"points\.txt, line 2: expected an image's name and ten numbers, found"):
             read(f"p 0/0.jpg {POINTS}\n{line}\n")
 
     def test_names_may_have_blanks_and_other_separators_and_lines_any_end(self, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gif_core.ingestion import ingest
 from gif_core.protocols.sets.bin import parse_pair_file
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
-from gif_core.writers import FORMATS, Crowd, Face, write_webdataset
+from gif_core.writers import FORMATS, ExportInfo, Face, write_webdataset
 from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, TableSource, WebDatasetSource
 
 LABELS = ["ann", "bø b", "Cy.", "../dee", "ea", "fay%20"]
@@ -32,7 +32,7 @@ def faces() -> list[Face]:
 
 def export(faces: list[Face], name: str, folder: Path) -> Path:
     folder.mkdir()
-    assert len(list(FORMATS[name](iter(faces), Crowd(LABELS, len(faces)), folder))) == len(faces)
+    assert len(list(FORMATS[name](iter(faces), ExportInfo(LABELS, len(faces)), folder))) == len(faces)
     return folder
 
 
@@ -98,7 +98,7 @@ def test_images_with_the_magic_in_them_survive_recordio(tmp_path: Path, read_sou
 
 
 def test_webdataset_is_read_back_from_many_archives(faces: list[Face], tmp_path: Path, read_source: Read) -> None:
-    list(write_webdataset(iter(faces), Crowd(LABELS, len(faces)), tmp_path, shard_bytes=20_000))
+    list(write_webdataset(iter(faces), ExportInfo(LABELS, len(faces)), tmp_path, shard_bytes=20_000))
     assert len(list(tmp_path.iterdir())) > 3
     found = read_source(WebDatasetSource(path=str(tmp_path)))
     assert found.faces == [(LABELS[face.identity_id], face.image) for face in faces]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.runtime import JsonLines, carrying_on, lines_about, say_about
+from gif_core.runtime import JsonLines, lines_about, say_about, with_log_fields
 
 PROJECT = Path(__file__).parents[3]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -92,7 +92,9 @@ def test_lines_name_run_stage_and_artifact_and_nothing_afterwards(lines: io.Stri
 
 def test_lines_of_a_thread_are_about_what_it_was_started_for(lines: io.StringIO) -> None:
     with lines_about(run="r1"):
-        thread = threading.Thread(target=carrying_on(logging.getLogger("gif_core.test").warning), args=("from afar",))
+        thread = threading.Thread(
+            target=with_log_fields(logging.getLogger("gif_core.test").warning), args=("from afar",)
+        )
     thread.start()
     thread.join()
     assert json.loads(lines.getvalue())["run"] == "r1"

@@ -135,7 +135,7 @@ def test_only_the_newest_few_are_kept_and_a_damaged_one_is_passed_over(
     newest = open_checkpoints(job).newest()
     assert newest is not None
     assert newest.state.step == 18
-    assert "damaged and passed over" in caplog.text
+    assert "skipping the damaged checkpoint" in caplog.text
     list(run_job(job, ALONE))
     assert_same_weights(result(job), undisturbed[0], job, exactly=True)
 

@@ -9,7 +9,7 @@ import pytest
 from gif_core.images import Faces
 from gif_core.ingestion.shards import FaceBatch, ShardFile
 from gif_core.protocols import draw_pairs, pair_rows
-from gif_core.writers import FORMATS, Crowd, Face, export_faces, group_rows
+from gif_core.writers import FORMATS, ExportInfo, Face, export_faces, group_rows
 from gif_core.writers.export import OutputExistsError
 
 IDENTITIES = [2, 0, 1, 0, 2, 2, 1, 0]
@@ -80,8 +80,8 @@ def test_a_pair_file_is_what_pickle_reads_as_images_and_truths(faces: Faces, tmp
 
 
 def test_an_odd_number_of_faces_is_no_pair_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="3 faces are no pairs"):
-        list(FORMATS["bin"]([], Crowd(LABELS, 3), tmp_path))
+    with pytest.raises(ValueError, match="3 faces cannot form pairs"):
+        list(FORMATS["bin"]([], ExportInfo(LABELS, 3), tmp_path))
 
 
 def test_an_empty_folder_is_filled(faces: Faces, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_who_stops_halfway_leaves_nothing_behind(faces: Faces, tmp_path: Path, n
 
 
 def test_an_error_leaves_nothing_behind(faces: Faces, tmp_path: Path) -> None:
-    def fail(faces: Iterable[Face], crowd: Crowd, folder: Path) -> Iterator[int]:
+    def fail(faces: Iterable[Face], info: ExportInfo, folder: Path) -> Iterator[int]:
         (folder / "half").write_text("half")
         yield 1
         raise RuntimeError("disk on fire")
@@ -144,14 +144,14 @@ def test_memory_does_not_grow_with_the_number_of_faces(tmp_path: Path, name: str
         folder = tmp_path / str(number)
         folder.mkdir()
         tracemalloc.start()
-        for _ in FORMATS[name]((face(i, number) for i in range(number)), crowd(number), folder):
+        for _ in FORMATS[name]((face(i, number) for i in range(number)), info(number), folder):
             pass
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
 
-    def crowd(number: int) -> Crowd:
-        return Crowd([f"person {i}" for i in range(20)], number)
+    def info(number: int) -> ExportInfo:
+        return ExportInfo([f"person {i}" for i in range(20)], number)
 
     assert peak(20) > 0
     grown = peak(many) - peak(few)

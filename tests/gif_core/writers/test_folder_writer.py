@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gif_core.writers import Crowd, Face, write_folder
+from gif_core.writers import ExportInfo, Face, write_folder
 from gif_core.writers.folder import folder_names
 
 JPEG = b"\xff\xd8\xff\xe0"
@@ -23,7 +23,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def write(folder: Path, identities: list[str], faces: list[Face]) -> dict[str, bytes]:
     folder.mkdir(exist_ok=True)
-    assert list(write_folder(faces, Crowd(identities, len(faces)), folder)) == list(range(1, len(faces) + 1))
+    assert list(write_folder(faces, ExportInfo(identities, len(faces)), folder)) == list(range(1, len(faces) + 1))
     return tree(folder)
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gif_core.writers import Crowd, Face, write_recordio
+from gif_core.writers import ExportInfo, Face, write_recordio
 from gif_core.writers.recordio import encode_record
 
 MAGIC = bytes.fromhex("0a23d7ce")
 IDENTITIES = [0, 0, 0, 1, 3, 3]
 FACES = [Face(person, b"\xff\xd8\xff" + bytes([number]) * number) for number, person in enumerate(IDENTITIES)]
-CROWD = Crowd(["ann", "bob", "cy", "dee"], len(FACES))
+INFO = ExportInfo(["ann", "bob", "cy", "dee"], len(FACES))
 
 
 def parse_records(content: bytes) -> dict[int, bytes]:
@@ -38,8 +38,8 @@ def read_by_key(folder: Path) -> dict[int, bytes]:
     return {int(key): records[int(offset)] for key, offset in lines}
 
 
-def write(folder: Path, faces: list[Face] = FACES, crowd: Crowd = CROWD, **options: int) -> dict[int, bytes]:
-    assert list(write_recordio(faces, crowd, folder, **options)) == list(range(1, len(faces) + 1))
+def write(folder: Path, faces: list[Face] = FACES, info: ExportInfo = INFO, **options: int) -> dict[int, bytes]:
+    assert list(write_recordio(faces, info, folder, **options)) == list(range(1, len(faces) + 1))
     return read_by_key(folder)
 
 
@@ -81,19 +81,19 @@ def test_without_the_table_keys_count_from_zero_when_floats_cannot_count_the_rec
 
 
 def test_more_identities_than_floats_can_tell_apart_are_refused(tmp_path: Path) -> None:
-    all_rows = Crowd(range(2**24 + 1), 1)  # type: ignore[arg-type]
+    all_rows = ExportInfo(range(2**24 + 1), 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"exact for 16,777,216 identities, not 16,777,217"):
         list(write_recordio([Face(2**24, b"")], all_rows, tmp_path))
 
 
 def test_identities_that_are_not_neighbours_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ascending order; 0 comes after 1"):
-        write(tmp_path, [FACES[0], FACES[3], FACES[1]], Crowd(["a", "b"], 3))
+        write(tmp_path, [FACES[0], FACES[3], FACES[1]], ExportInfo(["a", "b"], 3))
 
 
 def test_a_miscount_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="7 faces were announced and 6 came"):
-        write(tmp_path, FACES, Crowd(CROWD.labels, 7))
+    with pytest.raises(ValueError, match="7 faces were announced, but 6 were given"):
+        write(tmp_path, FACES, ExportInfo(INFO.labels, 7))
 
 
 pieces = st.lists(st.one_of(st.binary(max_size=9), st.just(MAGIC), st.just(bytes(4))), max_size=12)
@@ -109,7 +109,7 @@ def test_a_payload_with_the_magic_in_it_is_split_as_dmlc_does(payload: bytes) ->
 
 def test_the_magic_in_an_image_is_never_at_a_multiple_of_four_in_the_file(tmp_path: Path) -> None:
     image = MAGIC * 3 + b"x" + MAGIC + b"yyy" + MAGIC
-    records = write(tmp_path, [Face(0, image), Face(0, b"next")], Crowd(["ann"], 2))
+    records = write(tmp_path, [Face(0, image), Face(0, b"next")], ExportInfo(["ann"], 2))
     assert records[1][24:] == image
     content = (tmp_path / "train.rec").read_bytes()
     heads = [at for at in range(0, len(content), 4) if content[at : at + 4] == MAGIC]

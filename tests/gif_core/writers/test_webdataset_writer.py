@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.writers import Crowd, Face, write_webdataset
+from gif_core.writers import ExportInfo, Face, write_webdataset
 
 IDENTITIES = ["ann", "bø/b", ""]
 FACES = [Face(number % 3, b"\xff\xd8\xff" + bytes([number]) * 40 * number) for number in range(20)]
@@ -13,7 +13,7 @@ FACES[7] = Face(1, b"\x89PNG\r\n\x1a\nsmall")
 
 def write(folder: Path, shard_bytes: int = 10**9) -> list[Path]:
     folder.mkdir(exist_ok=True)
-    steps = list(write_webdataset(iter(FACES), Crowd(IDENTITIES, len(FACES)), folder, shard_bytes=shard_bytes))
+    steps = list(write_webdataset(iter(FACES), ExportInfo(IDENTITIES, len(FACES)), folder, shard_bytes=shard_bytes))
     assert steps == list(range(1, 21))
     return sorted(folder.iterdir())
 
@@ -63,5 +63,5 @@ def test_the_same_faces_give_the_same_bytes_without_owner_or_time(tmp_path: Path
 
 
 def test_a_miscount_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="3 faces were announced and 2 came"):
-        list(write_webdataset(FACES[:2], Crowd(IDENTITIES, 3), tmp_path))
+    with pytest.raises(ValueError, match="3 faces were announced, but 2 were given"):
+        list(write_webdataset(FACES[:2], ExportInfo(IDENTITIES, 3), tmp_path))
