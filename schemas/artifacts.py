@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, PositiveInt
 
 from schemas.base import Stored
+from schemas.files import PARTS_FILE as PARTS_FILE
 from schemas.stages import StageName
 
 KEY_PATTERN = r"^[0-9a-f]{64}$"
-PARTS_FILE = "parts.json"
-"""Lists the parts from which an artifact was assembled."""
 NO_CONTENT = (".duckdb", PARTS_FILE)
 """Endings of file names that do not count in an artifact's digest."""
 

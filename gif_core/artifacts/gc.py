@@ -13,8 +13,9 @@ from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.listing import FoundFile, FoundUpload
 from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.runs import going_on
-from gif_core.artifacts.store import MANIFEST, ArtifactStore
+from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import ArtifactRef
+from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, StageName
 
 DAY = 24 * 3600.0
@@ -70,7 +71,7 @@ def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[
         try:
             artifact = store.open(ref)
         except ArtifactDamagedError as error:
-            yield Checked(str(ref), MANIFEST, str(error))
+            yield Checked(str(ref), MANIFEST_FILE, str(error))
             continue
         for file in artifact.manifest.files:
             fault = stored_fault(store.storage, f"{ref.stage}/{ref.key}/{file.path}", file)
@@ -93,7 +94,9 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
     published = _published_places(store)
     ended, held = _leases(store, now - older_than)
     written = {
-        place.rpartition("/")[0]: seen.touched for place, seen in attempts.items() if place.endswith(f"/{MANIFEST}")
+        place.rpartition("/")[0]: seen.touched
+        for place, seen in attempts.items()
+        if place.endswith(f"/{MANIFEST_FILE}")
     }
     abandoned = [
         Leftover(place, attempt.size)
@@ -217,6 +220,6 @@ def _published_places(store: ArtifactStore) -> set[str]:
         except ArtifactDamagedError:
             places |= {"/".join(file.path.split("/")[:3]) for file in store.storage.find(folder)}
             continue
-        places |= {f"{folder}/{MANIFEST}", note_path(manifest)}
+        places |= {f"{folder}/{MANIFEST_FILE}", note_path(manifest)}
         places |= {f"{folder}/{file.path.split('/')[0]}" for file in manifest.files}
     return places

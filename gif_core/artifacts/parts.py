@@ -13,7 +13,7 @@ from typing import Final
 from gif_core.artifacts.artifact import Artifact
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.store import ArtifactStore
-from schemas.artifacts import PARTS_FILE
+from schemas.files import PARTS_FILE
 from schemas.stages import StageName
 
 PARTS: Final = "parts"

@@ -27,10 +27,10 @@ from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.storage import open_storage, sync_folder
 from gif_core.runtime import code_version, with_log_fields
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
+from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
-MANIFEST = "manifest.json"
 NO_ORIGINS: Origins = {}
 
 
@@ -142,7 +142,7 @@ class ArtifactStore:
         return draft.ref
 
     def _commit(self, draft: Draft, manifest: Manifest, *, replace: bool) -> None:
-        path, content = f"{_folder(draft.ref)}/{MANIFEST}", manifest.model_dump_json(indent=1).encode()
+        path, content = f"{_folder(draft.ref)}/{MANIFEST_FILE}", manifest.model_dump_json(indent=1).encode()
         if replace:
             self.storage.replace(path, content)
             return
@@ -207,7 +207,7 @@ class ArtifactStore:
             self.ref(name, file.path.split("/")[1])
             for name in ((stage,) if stage else STAGES)
             for file in self.storage.find(name)
-            if file.path.count("/") == 2 and file.path.endswith(f"/{MANIFEST}")
+            if file.path.count("/") == 2 and file.path.endswith(f"/{MANIFEST_FILE}")
         ]
 
     def manifests(self, stage: StageName | None = None) -> list[Manifest]:
@@ -224,12 +224,12 @@ class ArtifactStore:
 
     def remove(self, ref: ArtifactRef) -> None:
         """Delete an artifact, manifest first, so that no reader sees a part of it."""
-        self.storage.remove(f"{_folder(ref)}/{MANIFEST}")
+        self.storage.remove(f"{_folder(ref)}/{MANIFEST_FILE}")
         self.storage.remove(_folder(ref))
 
     def _manifest(self, ref: ArtifactRef) -> Manifest | None:
         try:
-            content = self.storage.read(f"{_folder(ref)}/{MANIFEST}")
+            content = self.storage.read(f"{_folder(ref)}/{MANIFEST_FILE}")
         except FileNotFoundError:
             return None
         try:

@@ -1,5 +1,7 @@
 """Contact sheets: an image with one row of faces per identity and captions on the left."""
 
+# Shapes: N faces.
+
 from collections.abc import Sequence
 from typing import Final
 

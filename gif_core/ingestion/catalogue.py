@@ -1,6 +1,6 @@
 """All records and identities of all sources under one numbering, and reading them ahead in any order."""
 
-# Shapes: R records of all sources, P identities of all sources, U records of one unit of work.
+# Shapes: R records of all sources, P identities of all sources.
 
 import logging
 from bisect import bisect_right

@@ -26,6 +26,7 @@ from gif_core.ingestion.incremental import Base, write_files
 from gif_core.ingestion.splits import SplitWriter
 from gif_core.readers import Reader
 from schemas.errors import GifError
+from schemas.files import QUARANTINE_FILE, Split, identity_table
 from schemas.ingestion import IngestionConfig
 
 IDENTITIES = pa.schema(
@@ -127,16 +128,16 @@ class Ingestion:
 
     def write_tables(self) -> None:
         """Write the tables of identities, of the quarantine, and of the files of the sources."""
-        tables = {split.name: self._identity_table(split) for split in self.splits}
+        tables: dict[Split, pa.Table] = {split.name: self._identity_table(split) for split in self.splits}
         quarantine = self._quarantine()
         _check_identities(tables["identities"], tables["held_out"], len(quarantine))
         for name, table in tables.items():
-            pq.write_table(table, self.folder / f"{name}.parquet")
+            pq.write_table(table, self.folder / identity_table(name))
         rows = [row._asdict() for row in quarantine]
-        pq.write_table(pa.Table.from_pylist(rows, QUARANTINE), self.folder / "quarantine.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, QUARANTINE), self.folder / QUARANTINE_FILE)
         write_files(self.folder, self.catalogue.readers)
 
-    def _plan(self, name: str, identities_P: NDArray[np.bool_]) -> SplitWriter:
+    def _plan(self, name: Split, identities_P: NDArray[np.bool_]) -> SplitWriter:
         counts_P = np.bincount(self.catalogue.person_R, minlength=len(identities_P))
         enough_P = counts_P >= self.config.min_samples
         ids = {person: identity_id for person, identity_id in self.known.items() if identities_P[person]}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,10 @@ from gif_core.images import SourceFile
 from gif_core.ingestion.catalogue import Catalogue
 from gif_core.readers import Reader
 from schemas.artifacts import Manifest
+from schemas.files import QUARANTINE_FILE, SOURCES_FILE, Split, identity_table
 from schemas.stages import VERSIONS
 
 FILES = pa.schema([("source", pa.int32()), ("name", pa.string()), ("size", pa.int64()), ("digest", pa.string())])
-FILES_NAME = "sources.parquet"
 BATCH = 2**16
 """Rows read or written at a time."""
 
@@ -70,9 +70,9 @@ class Base:
 
 def open_base(artifact: Artifact) -> Base:
     """Read the tables of an earlier artifact, without its images."""
-    tables = {name: pq.read_table(artifact.path(f"{name}.parquet")) for name in ("identities", "held_out")}
+    tables = {split: pq.read_table(artifact.path(identity_table(split))) for split in get_args(Split)}
     shards = {name: len(artifact.names(f"{name}-")) for name in tables}
-    quarantine = pq.read_table(artifact.path("quarantine.parquet")).to_pylist()
+    quarantine = pq.read_table(artifact.path(QUARANTINE_FILE)).to_pylist()
     return Base(tables, shards, quarantine, _stored_marks(artifact))
 
 
@@ -96,7 +96,7 @@ def find_base(store: ArtifactStore, settings: Mapping[str, Any], readers: Sequen
 
 def write_files(folder: Path, readers: Sequence[Reader]) -> None:
     """Write the table of all source files, for later ingestions."""
-    with pq.ParquetWriter(folder / FILES_NAME, FILES) as writer:
+    with pq.ParquetWriter(folder / SOURCES_FILE, FILES) as writer:
         for source, reader in enumerate(readers):
             rows = iter(reader.files)
             while some := list(islice(rows, BATCH)):
@@ -128,7 +128,7 @@ def _without_content(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _has_only_grown(artifact: Artifact, marks: Sequence[NDArray[np.uint64]]) -> bool:
     """Whether all earlier files still exist, unchanged."""
-    if FILES_NAME not in artifact.names():
+    if SOURCES_FILE not in artifact.names():
         return False
     before = _stored_marks(artifact)
     return len(before) <= len(marks) and all(
@@ -138,7 +138,7 @@ def _has_only_grown(artifact: Artifact, marks: Sequence[NDArray[np.uint64]]) -> 
 
 def _stored_marks(artifact: Artifact) -> list[NDArray[np.uint64]]:
     marks: dict[int, list[NDArray[np.uint64]]] = {}
-    for batch in pq.ParquetFile(artifact.path(FILES_NAME)).iter_batches(BATCH):
+    for batch in pq.ParquetFile(artifact.path(SOURCES_FILE)).iter_batches(BATCH):
         sources = batch.column("source").to_numpy()
         values = _marks([SourceFile(row["name"], row["size"], row["digest"]) for row in batch.to_pylist()])
         for source in np.unique(sources).tolist():

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.ingestion.shards import FaceBatch, Image, Journal, Progress, ShardFile
+from schemas.files import Split
 
 BATCH_BYTES: Final = 4 * 2**20
 WAITING: Final = 4
@@ -26,7 +27,7 @@ class SplitWriter:
     def __init__(
         self,
         folder: Path,
-        name: str,
+        name: Split,
         *,
         work: Path,
         records: NDArray[np.int64],

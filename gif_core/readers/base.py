@@ -1,6 +1,6 @@
 """The interface of readers: Reader and Listing; and faults, labels and their numbers."""
 
-# Shapes: R records of a source, P identities of a source.
+# Shapes: R records of a source.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -3,7 +3,7 @@
 Head coordinates: x to the right, y downwards, z towards the camera; the crop spans [-1, 1] in x and y.
 """
 
-# Shapes: P points, K control points.
+# Shapes: P points, K control points, 2 and 3 coordinates.
 
 from dataclasses import dataclass
 from functools import cache

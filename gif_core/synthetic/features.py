@@ -1,5 +1,7 @@
 """The features of a face: eyes, brows, nose, mouth and the lines of age."""
 
+# Shapes: P points, 2 coordinates.
+
 import numpy as np
 
 from gif_core.synthetic.attributes import Person

@@ -1,5 +1,7 @@
 """The head: neck, ears, face outline and hair."""
 
+# Shapes: P points, K control points, S strands of hair, 2 coordinates.
+
 import numpy as np
 
 from gif_core.synthetic.attributes import Person, word_for

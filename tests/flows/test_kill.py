@@ -16,7 +16,7 @@ import yaml
 
 from gif_core.artifacts import ArtifactStore, find_leftovers, list_runs, remove_leftovers, verify_artifacts
 from gif_core.artifacts.attempts import MARKER
-from gif_core.artifacts.store import MANIFEST
+from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, StageName
 
 GIF = str(Path(sys.executable).with_name("gif"))
@@ -38,7 +38,9 @@ def start(folder: Path, **settings: str) -> subprocess.Popen[bytes]:
 def kill_when_it_begins(stage: StageName, store: Path, process: BaseProcess) -> None:
     """End the process at the moment the stage is seen to write, or to have written."""
     end = time.monotonic() + 120
-    while process.is_alive() and not any(list(store.glob(f"{stage}/*/{name}")) for name in (f"*/{MARKER}", MANIFEST)):
+    while process.is_alive() and not any(
+        list(store.glob(f"{stage}/*/{name}")) for name in (f"*/{MARKER}", MANIFEST_FILE)
+    ):
         assert time.monotonic() < end, f"{stage} did not begin"
         time.sleep(0.001)
     assert process.exitcode in (None, 0)
@@ -50,7 +52,7 @@ def kill_in(stage: StageName, store: Path, start: Callable[[], BaseProcess]) -> 
     """Kill a run in the middle of a stage; a kill that came too late is repeated, as if the stage had never begun."""
     for _ in range(5):
         kill_when_it_begins(stage, store, start())
-        if not list(store.glob(f"{stage}/*/{MANIFEST}")):
+        if not list(store.glob(f"{stage}/*/{MANIFEST_FILE}")):
             return
         for made in STAGES[STAGES.index(stage) :]:
             shutil.rmtree(store / made, ignore_errors=True)

@@ -22,8 +22,8 @@ from gif_core.artifacts import (
 )
 from gif_core.artifacts.attempts import attempt_name, this_host
 from gif_core.artifacts.gc import DAY, SMALL_FILES
-from gif_core.artifacts.store import MANIFEST
 from schemas.artifacts import ArtifactRef
+from schemas.files import MANIFEST_FILE
 from tests.forked import run_forked
 
 
@@ -161,7 +161,7 @@ def save_part(store: ArtifactStore) -> None:
 
 
 def write_manifest(store: ArtifactStore) -> None:
-    store.storage.replace(f"training/{'a' * 64}/{MANIFEST}", b"{}")
+    store.storage.replace(f"training/{'a' * 64}/{MANIFEST_FILE}", b"{}")
 
 
 def is_killed_in(write: Callable[[ArtifactStore], None], store: ArtifactStore) -> bool:
