@@ -42,7 +42,7 @@ def test_two_sets_of_one_name_are_refused() -> None:
         ({"kind": "bin", "path": "s3://me:secret@host/x"}, r"sets\.0\.path: an address must not contain credentials"),
     ],
 )
-def test_a_mistake_in_a_set_is_told_with_its_place(given: dict[str, object], words: str) -> None:
+def test_an_error_in_a_set_names_its_position(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config({"evaluation": {"sets": [given]}})
 

@@ -81,13 +81,13 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
         ("separation.batch_size=0", ["separation.batch_size", "= 0", "greater than 0"]),
     ],
 )
-def test_a_wrong_setting_is_told_with_field_value_and_what_is_allowed(override: str, words: list[str]) -> None:
+def test_validation_errors_name_the_field_the_value_and_the_allowed_values(override: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("demo", [override])
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(ConfigError, match=r"(?s)tokenization\.lenght.*training\.gamma"):
         load_config({"tokenization": {"lenght": 3}, "training": {"gamma": -1}})
 

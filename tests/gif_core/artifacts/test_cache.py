@@ -58,9 +58,7 @@ def test_the_least_recently_used_copies_go_first_and_the_bound_holds(store: Arti
     assert describe().size <= 1000
 
 
-def test_what_a_living_process_uses_stays_and_the_excess_is_told(
-    store: ArtifactStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_files_in_use_stay_and_the_excess_is_reported(store: ArtifactStore, caplog: pytest.LogCaptureFixture) -> None:
     files = {name: stored(store, name) for name in "abc"}
     paths = [fetch(store.storage, name, files[name]) for name in "abc"]
     assert all(path.exists() for path in paths)
@@ -88,7 +86,7 @@ def test_what_a_process_used_that_has_died_may_go(store: ArtifactStore) -> None:
     assert [path for kind in ("uses", "partial") for path in cache.cache_folder().glob(f"{kind}/*")] == []
 
 
-def test_a_list_that_a_process_holds_counts_whatever_it_is_called_and_one_that_nobody_holds_does_not(
+def test_a_locked_list_counts_whatever_its_name_and_an_unlocked_one_does_not(
     store: ArtifactStore,
 ) -> None:
     fetch(store.storage, "a", stored(store, "a"))
@@ -150,7 +148,7 @@ def test_a_size_is_read_as_identities_write_it(text: str, size: float) -> None:
     assert parse_size(text, "x") == size
 
 
-def test_a_wrong_size_is_told_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_about_a_size_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIF_CACHE_SIZE", "much")
     with pytest.raises(ValueError, match=r"GIF_CACHE_SIZE must be a size such as 50GB.*'much'"):
         make_room(1)

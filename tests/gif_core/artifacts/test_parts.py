@@ -49,7 +49,7 @@ def test_two_results_under_one_key_are_both_whole_and_all_identities_takes_the_s
     assert {parts.load(name) for name in written} == {b"one", b"two"}
 
 
-def test_a_damaged_part_is_refused_and_made_anew(store: ArtifactStore) -> None:
+def test_a_damaged_part_is_rejected_and_computed_again(store: ArtifactStore) -> None:
     parts = PartStore(store, "embedding")
     name = parts.save(KEY, b"whole")
     store.storage.replace(f"parts/embedding/{name}", b"who")
@@ -74,7 +74,7 @@ def test_parts_that_an_artifact_was_made_of_stay_and_others_go_when_they_are_old
     assert [leftover.path for leftover in find_leftovers(store, older_than=-10)] == [f"parts/embedding/{used}"]
 
 
-def test_parts_stay_while_a_run_goes_on_or_what_is_in_use_cannot_be_told(store: ArtifactStore) -> None:
+def test_parts_stay_while_a_run_is_active_or_a_manifest_cannot_be_read(store: ArtifactStore) -> None:
     parts = PartStore(store, "embedding")
     name = parts.save("b" * 64, b"unused")
     run = begin_run(store, RunConfig(store=store.storage.url))

@@ -122,7 +122,7 @@ def test_an_artifact_that_was_made_again_meanwhile_stays(store: ArtifactStore) -
     assert store.find("training", key_of("training", 0))
 
 
-def test_nothing_goes_when_it_cannot_be_told_what_is_needed(store: ArtifactStore) -> None:
+def test_nothing_is_pruned_when_a_manifest_cannot_be_read(store: ArtifactStore) -> None:
     run_once(store, 0)
     store.storage.replace(f"training/{key_of('training', 0)}/manifest.json", b"{")
     with pytest.raises(GifError, match="manifests cannot be read"):

@@ -98,7 +98,7 @@ def test_leftovers_of_the_dead_go_and_work_in_progress_stays(tmp_path: Path) -> 
     assert store.find("training", ref.key)
 
 
-def test_leftovers_of_other_machines_go_when_nobody_touched_them_for_long(tmp_path: Path) -> None:
+def test_leftovers_of_other_machines_go_when_they_have_not_changed_for_long(tmp_path: Path) -> None:
     store = ArtifactStore(str(tmp_path))
     stale = tmp_path / "training" / ("b" * 64) / "otherhost-1-abc" / "half"
     stale.parent.mkdir(parents=True)

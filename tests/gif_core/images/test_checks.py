@@ -291,7 +291,7 @@ def test_long_headers_are_not_remembered() -> None:
     assert image_files._plain_header.cache_info().currsize == 0
 
 
-def test_a_long_run_of_fill_bytes_is_passed_over() -> None:
+def test_a_long_run_of_fill_bytes_is_skipped() -> None:
     check_image(PROGRESSIVE[:2] + b"\xff" * 2**25 + PROGRESSIVE[2:], LIMITS)
 
 

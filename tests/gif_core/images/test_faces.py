@@ -96,7 +96,7 @@ def test_mirrored_images_are_mirrored_and_the_others_are_not(shards: list[Path])
         assert np.array_equal(images[row], plain[row, :, ::-1] if row % 2 == 0 else plain[row])
 
 
-def test_a_damaged_image_is_told_by_its_row_and_name(tmp_path: Path, write_shard: Callable) -> None:
+def test_an_error_about_a_damaged_image_names_its_row_and_name(tmp_path: Path, write_shard: Callable) -> None:
     rows = [(0, "ann/1.jpg", draw_jpeg(0, 0, 0)), (0, "ann/2.jpg", b"no image"), (1, "bob/1.jpg", b"")]
     faces = Faces([write_shard(tmp_path / "a.arrow", rows, 10)])
     with pytest.raises(ValueError, match=r"face 1 \(ann/2.jpg\): not an image that can be decoded"):

@@ -39,7 +39,7 @@ def test_identities_and_images_come_in_the_order_of_their_names(read_source: Rea
     assert found.faults == []
 
 
-def test_what_is_nested_hidden_or_no_image_is_passed_over(read_source: Read, tmp_path: Path) -> None:
+def test_nested_and_hidden_files_and_other_files_than_images_are_skipped(read_source: Read, tmp_path: Path) -> None:
     names = ["a/1.jpg", "a/nested/2.jpg", "a/.hidden.jpg", "a/._1.jpg", ".thumbnails/3.jpg", "a/notes.txt", "top.jpg"]
     fill(tmp_path, [*names, "a/jpg", "a/4.jpg.part", "b/readme.md"])
     (tmp_path / "c").mkdir()
@@ -164,7 +164,7 @@ class TestLandmarks:
         ["a.jpg", "a.jpg 1 2 3", f"a.jpg {POINTS} 1 2", f"a.jpg 1 2 3 4 0.9 {POINTS}", f"{POINTS}", f"a.txt {POINTS}",
          "a.jpg 1 2 3 4 5 6 7 8 9 x", "name x1 y1 x2 y2 x3 y3 x4 y4 x5 y5"],
     )  # fmt: skip
-    def test_a_line_that_is_none_is_told_by_its_number(self, read: Callable[[str], Any], line: str) -> None:
+    def test_an_error_about_an_invalid_line_gives_its_number(self, read: Callable[[str], Any], line: str) -> None:
         with pytest.raises(ValueError, match=r"points\.txt, line 2: expected an image's name and ten numbers, found"):
             read(f"p 0/0.jpg {POINTS}\n{line}\n")
 
@@ -176,7 +176,7 @@ class TestLandmarks:
         assert list(found.points) == names
         assert all(points.shape == (5, 2) for points in found.points.values())
 
-    def test_a_missing_file_is_told(self, root: Path) -> None:
+    def test_a_missing_file_is_an_error(self, root: Path) -> None:
         reader = open_reader(FolderSource(path=str(root), landmarks=str(root / "nowhere.txt")))
         with pytest.raises(FileNotFoundError, match=r"there is no landmarks file .*nowhere\.txt"):
             reader.describe()
@@ -245,10 +245,10 @@ def test_every_format_is_read_from_s3_as_from_the_disk(
         assert list(open_reader(here).files) == list(open_reader(there).files), name
         caplog.clear()
         expected = read_source(here)
-        told = caplog.messages
+        logged = caplog.messages
         caplog.clear()
         assert read_source(there) == expected, name
-        assert caplog.messages == told, name
+        assert caplog.messages == logged, name
         assert expected.faults == [], name
         assert {type(row.image) for row in expected.rows} == {bytes}, name
         assert ("says 9 identities" in caplog.text) == (name == "RecordIO file")
@@ -257,7 +257,7 @@ def test_every_format_is_read_from_s3_as_from_the_disk(
     assert read_source(at(sources["RecordIO file"], remote)).rows[0].name == "a.rec#5"
 
 
-def test_on_s3_too_hidden_things_are_passed_over_and_what_vanished_is_refused(tmp_path: Path, upload: Upload) -> None:
+def test_on_s3_hidden_files_are_skipped_and_vanished_ones_are_rejected(tmp_path: Path, upload: Upload) -> None:
     import s3fs
 
     names = ["a/1.jpg", "a/2.jpg", "a/.x.jpg", ".b/1.jpg", "a/nested/3.jpg", "a/notes.txt", "top.jpg", "c/readme"]
@@ -271,7 +271,7 @@ def test_on_s3_too_hidden_things_are_passed_over_and_what_vanished_is_refused(tm
     assert content == b"a/2.jpg"
 
 
-def test_on_s3_what_is_not_there_is_told(s3_url: str) -> None:
+def test_on_s3_a_missing_folder_is_an_error(s3_url: str) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder s3://"):
         open_reader(FolderSource(path=f"{s3_url}/nowhere"))
     with pytest.raises(FileNotFoundError, match=r"there is no file or folder s3://"):

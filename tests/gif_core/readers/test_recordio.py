@@ -287,7 +287,7 @@ def test_the_description_changes_with_the_index_and_not_with_the_place(tmp_path:
 
 
 @pytest.mark.parametrize("text", [b"3,112,112", b"x,112,112", b"", b"4"])
-def test_a_count_of_identities_that_is_another_is_told(
+def test_a_different_count_of_identities_is_logged(
     read_source: Read, keep_in_memory: Keep, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -318,13 +318,13 @@ def test_a_file_whose_name_looks_like_a_pattern_is_found(read_source: Read, tmp_
         assert [row.name for row in read_source(RecordIOSource(path=str(path))).rows] == ["b?.rec#0"]
 
 
-def test_names_that_are_not_utf_8_are_told_in_escapes(read_source: Read, tmp_path: Path) -> None:
+def test_names_that_are_not_utf_8_are_escaped_in_messages(read_source: Read, tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xe9.rec")).write_bytes(b"".join(numbered(1)))
     assert [row.name for row in read_source(RecordIOSource(path=str(tmp_path))).rows] == ["\\udce9.rec#0"]
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere/*.rec", ".", "other.txt"])
-def test_what_is_not_there_is_told_by_its_address(tmp_path: Path, path: str) -> None:
+def test_the_error_about_a_missing_source_names_its_address(tmp_path: Path, path: str) -> None:
     (tmp_path / "other.txt").write_text("x")
     with pytest.raises(FileNotFoundError, match=r"ingestion\.sources: .*(there is no file or folder|RecordIO files)"):
         open_reader(RecordIOSource(path=str(tmp_path / path)))
@@ -349,7 +349,7 @@ def test_records_are_read_in_any_order_and_in_bounded_pieces(tmp_path: Path, mon
     assert len(pieces) < 30
 
 
-def test_a_file_that_has_become_shorter_is_told(tmp_path: Path) -> None:
+def test_a_file_that_has_become_shorter_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train.rec").write_bytes(b"".join(numbered(4)))
     reader = open_reader(RecordIOSource(path=str(tmp_path)))
     assert len(reader.listing.person_R) == 4

@@ -159,7 +159,7 @@ def test_files_are_read_in_order_and_share_identities_by_name(read_source: Read,
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "file"])
-def test_a_missing_column_is_told_with_file_and_columns(keep_in_memory: Keep, kind: str) -> None:
+def test_the_error_about_a_missing_column_names_the_file_and_its_columns(keep_in_memory: Keep, kind: str) -> None:
     ending = "parquet" if kind == "parquet" else "arrow"
     full, empty = table([b"1"], [1], extra=pa.array([2])), table([], pa.array([], pa.int64()), extra=pa.array([]))
     for faces in (full, empty):
@@ -185,7 +185,7 @@ def test_a_missing_column_is_told_with_file_and_columns(keep_in_memory: Keep, ki
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_of_other_types_are_told(
+def test_columns_of_other_types_are_errors(
     keep_in_memory: Keep, kind: str, column: str, values: pa.Array, reason: str
 ) -> None:
     columns = {"image": pa.array([b"1"]), "label": pa.array([1]), column: values}
@@ -196,7 +196,7 @@ def test_columns_of_other_types_are_told(
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1PAR1", b"ARROW1", b"ARROW1\0\0ARROW1", b"x" * 1000])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_table_is_told_by_its_name(keep_in_memory: Keep, kind: str, content: bytes) -> None:
+def test_the_error_about_a_file_that_is_no_table_names_it(keep_in_memory: Keep, kind: str, content: bytes) -> None:
     with pytest.raises(UnreadableTableError, match=rf"a\.{kind} cannot be read, it is damaged or no table: "):
         _ = open_reader(source(keep_in_memory({f"a.{kind}": content}), kind)).listing
 
@@ -238,7 +238,7 @@ def test_a_damaged_length_makes_no_room_for_what_is_not_there(keep_in_memory: Ke
     assert pool.max_memory() < 2**20
 
 
-def test_a_file_that_has_become_another_is_told(tmp_path: Path) -> None:
+def test_a_replaced_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(encode(table([b"1", b"2", b"3"], [0, 1, 2]), "parquet"))
     reader = open_reader(source(str(tmp_path), "parquet"))
@@ -248,7 +248,7 @@ def test_a_file_that_has_become_another_is_told(tmp_path: Path) -> None:
         list(reader.read(np.arange(3)))
 
 
-def test_a_file_that_ends_sooner_than_before_is_told(tmp_path: Path) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     long, short = (encode(table([b"1"] * rows, [0] * rows), "arrow", rows=1) for rows in (5, 2))
     (tmp_path / "a.arrow").write_bytes(long)
     reader = open_reader(source(str(tmp_path), "arrow"))

@@ -195,7 +195,7 @@ def test_nothing_is_ever_written(read_source: Read, tmp_path: Path, monkeypatch:
     assert not any(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) for _, flags, *_ in opened)
 
 
-def test_folders_hidden_files_and_what_is_no_image_are_passed_over(read_source: Read, keep_in_memory: Keep) -> None:
+def test_folders_hidden_files_and_other_files_than_images_are_skipped(read_source: Read, keep_in_memory: Keep) -> None:
     content = header("p", kind=tarfile.DIRTYPE) + header("./p/", kind=tarfile.DIRTYPE)
     members = {"./p/1.JPG": b"1", "p/._1.jpg": b"?", ".jpg": b"?", "p/1.txt": b"?", "p/notes": b"?", "./2.jpg": b"2"}
     members |= {"./2.cls": b"two", "old/": b"", "p/1.jpg.txt": b"?"}
@@ -235,7 +235,7 @@ def test_several_archives_are_read_in_the_order_of_their_names(read_source: Read
     assert list(reader.read(np.array([5, 0, 3]))) == [b"sub/c.tar", b"a.tar", b"b.tar"]
 
 
-def test_a_compressed_archive_is_told_what_to_do(tmp_path: Path) -> None:
+def test_the_error_about_a_compressed_archive_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"")
     with pytest.raises(FileNotFoundError, match=r"holds no tar files \(decompress \.tar\.gz first"):
         open_reader(WebDatasetSource(path=str(tmp_path)))
@@ -308,7 +308,7 @@ def test_long_names_and_texts_have_an_end(read_source: Read, keep_in_memory: Kee
 
 
 def hostile_files() -> dict[str, bytes]:
-    """Archives that are slow to look through for who is careless."""
+    """Archives that are slow to scan without care."""
     good, bad = header("p/1.jpg"), header("p/1.jpg")[:-1] + b"x"
     pax = b"".join(b"9999999 %d" % i for i in range(10_000))
     return {

@@ -176,7 +176,7 @@ def test_only_a_few_batches_are_planned_ahead(faces: Faces, monkeypatch: pytest.
             assert len(planned) <= read + 3
 
 
-def test_a_damaged_image_is_told_by_its_row_and_name(
+def test_an_error_about_a_damaged_image_names_its_row_and_name(
     tmp_path: Path, write_shard: Callable, decoders: list[Decoder]
 ) -> None:
     rows = [(0, f"ann/{number}.jpg", draw_jpeg(0, 0, number)) for number in range(COUNT)]

@@ -22,7 +22,7 @@ def image(row: int) -> bytes:
 
 @pytest.fixture
 def faces(tmp_path: Path) -> Faces:
-    """Eight faces of three identities, who are not grouped."""
+    """Eight faces of three identities, not grouped."""
     shards = [FaceBatch(), FaceBatch()]
     for row, identity_id in enumerate(IDENTITIES):
         shards[row // 5].add(identity_id, [str(row)], [image(row)])

@@ -75,7 +75,7 @@ def test_labels_that_lead_elsewhere_are_encoded() -> None:
     ]  # fmt: skip
 
 
-def test_identities_of_one_label_or_of_none_are_told_apart_by_their_id() -> None:
+def test_folders_of_equal_or_empty_labels_are_distinguished_by_the_identity_id() -> None:
     identities = ["ann", "Ann", "bob", "", "ann", "x" * 300]
     assert folder_names(identities) == ["ann%-0", "Ann%-1", "bob", "%-3", "ann%-4", "x" * 200 + "%-5"]
 
