@@ -95,7 +95,7 @@ def test_what_is_there_is_never_written_over(faces: Faces, tmp_path: Path) -> No
     kept.parent.mkdir()
     kept.write_text("kept")
     for out in (kept.parent, kept):
-        with pytest.raises(OutputExistsError, match="is there already"):
+        with pytest.raises(OutputExistsError, match="exists and is not an empty folder"):
             export(faces, "folder", out)
     assert kept.read_text() == "kept"
     assert names(kept.parent) == ["precious.txt"]
