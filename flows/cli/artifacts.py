@@ -1,4 +1,4 @@
-"""`gif artifacts`: what is in the store, whether it is whole, and what can go."""
+"""`gif artifacts`: list, show and check what is stored, and remove what is not needed."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -13,24 +13,25 @@ from flows.cli.tables import format_age, format_metric
 from gif_core.artifacts import (
     ArtifactStore,
     cache,
+    check_artifacts,
     find_leftovers,
     find_unneeded,
     list_tags,
     remove_leftovers,
     remove_unneeded,
     resolve,
-    verify_artifacts,
 )
 from gif_core.runtime import size
 
-app = typer.Typer(help="List, show, verify and clean up artifacts.", no_args_is_help=True)
+app = typer.Typer(help="List, show, check and clean up artifacts.", no_args_is_help=True)
 
+Yes = Annotated[bool, typer.Option("--yes", help="Remove it. Without this nothing is removed.")]
 Name = Annotated[str, typer.Argument(metavar="ARTIFACT", help="stage/key, the first digits of a key, or stage@tag.")]
 
 
 @app.command("ls")
 def ls(store: Store) -> None:
-    """List all artifacts, the newest first."""
+    """List all artifacts, newest first."""
     opened = ArtifactStore(store)
     tags: dict[tuple[str, str], list[str]] = {}
     for tag in list_tags(opened):
@@ -68,18 +69,18 @@ def show(name: Name, store: Store) -> None:
     console.print_json(data=manifest.settings)
 
 
-@app.command("verify")
-def verify(
+@app.command("check")
+def check(
     store: Store,
     name: Annotated[str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")] = None,
 ) -> None:
-    """Read every file and compare it with its manifest; ends with 1 if something is wrong."""
+    """Read every file and compare it with its manifest; the exit code is 1 if a file is damaged."""
     opened, console = ArtifactStore(store), Console()
     refs = [resolve(opened, name)] if name else opened.refs()
-    checked = list(track(verify_artifacts(opened, refs), "verifying", transient=True, console=Console(stderr=True)))
-    faults = [check for check in checked if check.fault]
-    for check in faults:
-        console.print(f"damaged: {check.artifact} {check.name}: {check.fault}", soft_wrap=True, markup=False)
+    checked = list(track(check_artifacts(opened, refs), "checking", transient=True, console=Console(stderr=True)))
+    faults = [file for file in checked if file.fault]
+    for file in faults:
+        console.print(f"damaged: {file.artifact} {file.name}: {file.fault}", soft_wrap=True, markup=False)
     console.print(f"{len(refs)} artifacts, {len(checked)} files, {len(faults)} damaged")
     raise typer.Exit(1 if faults else 0)
 
@@ -87,23 +88,25 @@ def verify(
 @app.command("gc")
 def gc(
     store: Store,
-    hours: Annotated[
-        float, typer.Option(help="Leave attempts alone that were written to within so many hours.")
-    ] = 24.0,
-    dry: Annotated[bool, typer.Option("--dry", help="Say what would go; remove nothing.")] = False,
+    hours: Annotated[float, typer.Option(min=0, help="Keep what was written to within so many hours.")] = 24.0,
+    yes: Yes = False,
 ) -> None:
-    """Remove what killed or failed attempts left behind; published artifacts stay.
+    """Show what killed or failed attempts left behind, and remove it with --yes; published artifacts stay.
 
-    Attempts of processes of this machine that are gone are removed at once, whatever their age.
+    What dead processes of this machine left goes whatever its age.
+
+    Examples:
+      gif artifacts gc
+
+      gif artifacts gc --yes
     """
     opened, console = ArtifactStore(store), Console()
     leftovers = find_leftovers(opened, older_than=timedelta(hours=hours).total_seconds())
     for leftover in leftovers:
         console.print(f"{leftover.path}  {size(leftover.size)}", soft_wrap=True, highlight=False)
-    if not dry:
+    if yes:
         remove_leftovers(opened, leftovers)
-    verb = "would be removed" if dry else "removed"
-    console.print(f"{len(leftovers)} leftovers, {size(sum(item.size for item in leftovers))} {verb}")
+    console.print(f"{len(leftovers)} leftovers, {size(sum(item.size for item in leftovers))} {_done(yes)}")
 
 
 @app.command("prune")
@@ -111,11 +114,17 @@ def prune(
     store: Store,
     keep_runs: Annotated[int, typer.Option(min=1, help="Keep what so many of the newest runs made or reused.")],
     older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Keep what is younger.")] = 0.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this only say what would go.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Remove published artifacts that nothing needs: no kept run, no tag, no champion or the one before it.
+    """Show published artifacts that nothing needs, and remove them with --yes.
 
-    Whatever those were made from stays too. Nothing goes while a run is going on.
+    Needed are those of kept runs and of tags, the champion, the one before it, and whatever those were made from.
+    The command refuses to start while a run is in progress.
+
+    Examples:
+      gif artifacts prune --keep-runs 20 --older-than 30
+
+      gif artifacts prune --keep-runs 20 --older-than 30 --yes
     """
     opened, console = ArtifactStore(store), Console()
     found = find_unneeded(opened, keep_runs=keep_runs, older_than=timedelta(days=older_than))
@@ -123,17 +132,20 @@ def prune(
         about = f"{size(manifest.size)}  {format_age(manifest.created_at)}"
         console.print(f"{manifest.stage}/{manifest.key[:12]}  {about}", soft_wrap=True, highlight=False)
     gone = remove_unneeded(opened, found) if yes else found
-    verb = "removed" if yes else "would be removed: --yes removes them"
-    console.print(f"{len(gone)} artifacts, {size(sum(manifest.size for manifest in gone))} {verb}", soft_wrap=True)
+    console.print(f"{len(gone)} artifacts, {size(sum(manifest.size for manifest in gone))} {_done(yes)}")
+
+
+def _done(yes: bool) -> str:
+    return "removed" if yes else "would be removed: --yes removes them"
 
 
 @app.command("cache")
 def show_cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove every copy that no running process uses.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all copies that no running process uses.")] = False,
 ) -> None:
-    """Show the local copies of files of remote stores: how many, and how much room they may take.
+    """Show the local copies of files of remote stores: their number, their size and the size limit.
 
-    The least recently used go by themselves when it is full ($GIF_CACHE_SIZE, such as 200GB).
+    When the limit ($GIF_CACHE_SIZE, such as 200GB) is reached, the least recently used copies are removed.
     """
     console = Console()
     if clear:

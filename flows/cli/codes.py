@@ -1,4 +1,4 @@
-"""`gif codes`: look identities and codes up, and give codes to new selection."""
+"""`gif codes`: look up identities and codes, and give codes to new identities."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,14 +14,14 @@ from flows.cli.selection import SelectionError
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, run_artifacts
 
 DUCKDB_FILE = "codes.duckdb"
-Person = tuple[int, str, int, list[int]]
+Row = tuple[int, str, int, list[int]]
 
-app = typer.Typer(help="Validation identities and codes up, and give codes to new selection.", no_args_is_help=True)
+app = typer.Typer(help="Look up identities and codes, and give codes to new identities.", no_args_is_help=True)
 
-Rows = Annotated[int, typer.Option(min=1, help="Selection, at the most.")]
+Rows = Annotated[int, typer.Option(min=1, help="Identities to print at most.")]
 CodeTable = Annotated[
     Path | None,
-    typer.Option("--table", metavar="FOLDER", help="A folder that `gif codes extend` has written; else a run's."),
+    typer.Option("--table", metavar="FOLDER", help="A folder that `gif codes extend` wrote, not a run's codes."),
 ]
 
 
@@ -34,7 +34,7 @@ def show(
     table: CodeTable = None,
     run: Run = None,
 ) -> None:
-    """Print the codes of selection: identity → code.
+    """Print the codes of identities: identity → code.
 
     Examples:
       gif codes show                                   # how long codes are, how many are free, the first identities
@@ -67,7 +67,7 @@ def find(
     table: CodeTable = None,
     run: Run = None,
 ) -> None:
-    """Print whose code this is, or all identities's whose code begins so: code → identity.
+    """Print the identity with this code, or all identities whose code begins with it: code → identity.
 
     Examples:
       gif codes find 3.17.2.0.5
@@ -82,7 +82,7 @@ def find(
         wanted = " AND ".join(f"c{place} = ?" for place in range(1, len(tokens) + 1))
         found = _select(connection, wanted, tokens)
     if not found:
-        raise SelectionError(f"nobody's code {'is' if len(tokens) == length else 'begins with'} {code}")
+        raise SelectionError(f"no code {'is' if len(tokens) == length else 'begins with'} {code}")
     _print(found[:rows])
     if len(found) > rows:
         print(f"{rows} of {len(found):,} identities; --rows shows more")
@@ -92,18 +92,18 @@ def find(
 def extend(
     store: Store,
     vectors: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, help="Vectors of the new selection, .parquet or .npy.")
+        Path, typer.Option(exists=True, dir_okay=False, help="Vectors of the new identities, .parquet or .npy.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; it must be empty or missing.")],
     run: Run = None,
 ) -> None:
-    """Give free codes near their neighbours to new identities; codes that are given never change.
+    """Give free codes near their neighbours to new identities; existing codes never change.
 
     The vectors must come from the encoder of the run: `gif encode --out` writes such a file, and so does the embedding
-    of another run (vectors.parquet). One row is one person. A column `label` names them, else `image` does.
+    of another run (vectors.parquet). One row is one identity. A column `label` names them, else `image` does.
 
     The folder gets a code table of all identities, codes.duckdb and codes.parquet; new identities have the ids after
-    the last. When the code tree is full, the command says which length and range would hold all identities.
+    the last. When the code tree is full, the command says which length and vocab size would hold all identities.
 
     Examples:
       gif encode new/*.jpg --out new.parquet
@@ -137,7 +137,7 @@ def extend(
     with new_folder(out) as folder:
         write_code_table(folder, np.concatenate([codes_NL, new_codes_ML]), shape, all_rows)
     free = shape.capacity(0) - len(all_rows)
-    print(f"{out}: {len(new_codes_ML):,} new selection, {len(codes_NL):,} as they were; {free:,} codes are free")
+    print(f"{out}: {len(new_codes_ML):,} new identities, {len(codes_NL):,} unchanged; {free:,} codes are free")
 
 
 def _find_table(store: str, table: Path | None, run: str | None) -> Path:
@@ -153,8 +153,8 @@ def _find_table(store: str, table: Path | None, run: str | None) -> Path:
     return artifacts["tokenization"].path(DUCKDB_FILE)
 
 
-def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[Any]) -> list[Person]:
-    """Identity id, label, number of images and code of those who meet a condition."""
+def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[Any]) -> list[Row]:
+    """Identity id, label, number of images and code of the identities that meet a condition."""
     columns = "SELECT identity_id, label, num_samples, code FROM codes"
     return connection.execute(f"{columns} WHERE {condition} ORDER BY identity_id", values).fetchall()
 
@@ -162,7 +162,7 @@ def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[
 def _refuse_missing(what: str, asked: list[Any], found: list[Any]) -> None:
     missing = [str(name) for name in asked if name not in found]
     if missing:
-        raise SelectionError(f"nobody in this table has the {what} {', '.join(missing)}")
+        raise SelectionError(f"no identity in this table has the {what} {', '.join(missing)}")
 
 
 def _meta(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
@@ -176,7 +176,7 @@ def _describe(connection: duckdb.DuckDBPyConnection) -> str:
     return f"{taken:,} identities; a code has {shape}; {all_codes - taken:,} of {all_codes:,} codes are free"
 
 
-def _print(found: list[Person]) -> None:
+def _print(found: list[Row]) -> None:
     table = Table("identity", "label", "images", "code")
     for identity_id, label, num_samples, code in found:
         table.add_row(str(identity_id), escape(label), str(num_samples), ".".join(map(str, code)))

@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.models import Run, choose_model
-from flows.cli.options import Store
-from gif_core.artifacts import ArtifactStore
+from flows.cli.models import note_model
+from flows.cli.options import Model, Store
+from gif_core.artifacts import ArtifactStore, find_model
 from schemas.errors import GifError
 
 if TYPE_CHECKING:
     from torch import nn
 
 app = typer.Typer(help="Write a trained backbone for other programs.", no_args_is_help=True)
-
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="ARTIFACT",
-        help="A model by its key's first digits or its tag; if none is named it is the champion, "
-        "or that of the newest run where there is no champion.",
-    ),
-]
 
 
 def check_folder(out: Path) -> Path:
@@ -46,8 +37,7 @@ Out = Annotated[
 def onnx(
     store: Store,
     out: Out = Path("backbone.onnx"),
-    name: Name = None,
-    run: Run = None,
+    model: Model = None,
 ) -> None:
     """Write the network as ONNX: any number of images, RGB, 112x112, (x - 127.5) / 127.5, to features.
 
@@ -56,11 +46,11 @@ def onnx(
     Examples:
       gif export onnx --out backbone.onnx
 
-      gif export onnx training/4f2a --out model.onnx
+      gif export onnx --model training/4f2a --out model.onnx
     """
     from gif_core.training import export_onnx
 
-    difference = export_onnx(_open(store, run, name), out)
+    difference = export_onnx(_open(store, model), out)
     checked = (
         "not compared: onnxruntime is not installed" if difference is None else f"onnxruntime: {difference:.1g} off"
     )
@@ -71,25 +61,25 @@ def onnx(
 def torch(
     store: Store,
     out: Out = Path("backbone.pth"),
-    name: Name = None,
-    run: Run = None,
+    model: Model = None,
 ) -> None:
     """Write the weights as a state dict with insightface's names, as its `backbone.pth` files are.
 
     Examples:
       gif export torch --out backbone.pth
 
-      gif export torch --run 20260102 --out backbone.pth
+      gif export torch --model 20260102 --out backbone.pth
     """
     from gif_core.training import export_torch
 
-    model = _open(store, run, name)
-    export_torch(model, out)
-    print(f"{out}: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
+    backbone = _open(store, model)
+    export_torch(backbone, out)
+    print(f"{out}: {sum(parameter.numel() for parameter in backbone.parameters()):,} parameters")
 
 
-def _open(store: str, run: str | None, name: str | None) -> nn.Module:
+def _open(store: str, model: str | None) -> nn.Module:
     from gif_core.training import load_backbone
 
-    training = choose_model(ArtifactStore(store), run, name, named_by="ARTIFACT")
-    return load_backbone(training.path("backbone.safetensors"), training.path("model.json"))
+    found = find_model(ArtifactStore(store), model)
+    note_model(found.artifact.ref, found.reason)
+    return load_backbone(found.artifact.path("backbone.safetensors"), found.artifact.path("model.json"))

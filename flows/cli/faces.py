@@ -1,4 +1,4 @@
-"""`gif faces`: look at faces, and write them in the formats that others read."""
+"""`gif faces`: contact sheets of faces, and export to the formats of other programs."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -22,16 +22,16 @@ from gif_core.writers import FORMATS, export_faces, group_rows
 FOLDS = 10
 PAIRS = 3000
 
-app = typer.Typer(help="Validation at faces, and write them in formats that others read.", no_args_is_help=True)
+app = typer.Typer(help="Show faces on contact sheets, and export them to other formats.", no_args_is_help=True)
 
-Key = Annotated[
+FacesKey = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help="Faces by the first digits of their artifact's key, whatever run made them."),
+    typer.Option("--faces", metavar="KEY", help="Faces of this artifact (the first digits of its key), not of a run."),
 ]
 
 
 class Format(StrEnum):
-    """What faces are written as."""
+    """Formats to export to."""
 
     recordio = "recordio"
     folder = "folder"
@@ -46,15 +46,15 @@ def show(
     identities: Annotated[str | None, typer.Option(metavar="ID,ID,…", help="Identities by identity id.")] = None,
     labels: Annotated[str | None, typer.Option(metavar="LABEL,LABEL,…", help="Identities by label.")] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="TOKEN.TOKEN…", help="Selection whose code begins with these tokens.")
+        str | None, typer.Option(metavar="TOKEN.TOKEN…", help="Identities whose code begins with these tokens.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, max=500, help="Selection, at the most, when they are not named.")] = 10,
-    columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each person, at the most.")] = 12,
-    held_out: Annotated[bool, typer.Option("--held-out", help="Selection kept aside instead.")] = False,
-    key: Key = None,
+    rows: Annotated[int, typer.Option(min=1, max=500, help="Identities to show at most, unless they are named.")] = 10,
+    columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each identity at most.")] = 12,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Show held-out identities instead.")] = False,
+    faces: FacesKey = None,
     run: Run = None,
 ) -> None:
-    """Write a contact sheet: one row for each person, with label, identity id and code on the left.
+    """Write a contact sheet: one row for each identity, with label, identity id and code on the left.
 
     Examples:
       gif faces show --identities 3,14,15 --out sheet.jpg
@@ -63,10 +63,10 @@ def show(
 
       gif faces show --held-out --columns 20 --out held_out.png
 
-      gif faces show --key 4f2a --labels person-000007
+      gif faces show --faces 4f2a --labels person-000007
     """
     check_ending(out.suffix.lower())
-    selection = open_selection(ArtifactStore(store), run, key, held_out=held_out)
+    selection = open_selection(ArtifactStore(store), run, faces, held_out=held_out)
     chosen = _choose(selection, identities, labels, code)
     shown = chosen if identities or labels else chosen[:rows]
     captions = list(selection.captions(shown))
@@ -77,45 +77,45 @@ def show(
 @app.command("export")
 def export(
     store: Store,
-    form: Annotated[Format, typer.Option("--format", "-f", help="What to write.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
+    form: Annotated[Format, typer.Option("--format", "-f", help="The format to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; it must be empty or missing.")],
     held_out: Annotated[
         bool | None,
         typer.Option(
             "--held-out/--no-held-out",
-            help="Selection kept aside, or the others.",
-            show_default="kept aside for bin alone",
+            help="Held-out identities, or those for training.",
+            show_default="held out for bin only",
         ),
     ] = None,
     pairs: Annotated[
         int | None,
-        typer.Option(min=1, help="For bin: pairs of one person, and as many of two.", show_default=str(PAIRS)),
+        typer.Option(min=1, help="For bin: pairs of one identity, and as many of two.", show_default=str(PAIRS)),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="For bin: which pairs.", show_default="0")] = None,
-    key: Key = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For bin: seed of the pairs.", show_default="0")] = None,
+    faces: FacesKey = None,
     run: Run = None,
 ) -> None:
-    """Write the faces of a run or an artifact for other programs. Image files are copied byte by byte.
+    """Export the faces of a run or an artifact to other programs. Image files are copied byte by byte.
 
-    recordio: train.rec, train.idx and property, as insightface trains on them.
+    recordio: train.rec, train.idx and property, the training format of insightface.
 
-    folder: a sub-folder per person; characters that file systems do not like are percent-encoded.
+    folder: a sub-folder per identity; characters that file systems do not allow are percent-encoded.
 
     webdataset: tar files of up to 1 GB with an image, its class and its label as JSON per sample.
 
-    bin: pairs.bin, a verification set as insightface evaluates on it.
+    bin: pairs.bin, the verification format of insightface.
 
     Examples:
       gif faces export --format recordio --out ms1mv2-rec
 
       gif faces export --format bin --pairs 3000 --out lfw-like
 
-      gif faces export --format webdataset --key 4f2a --out shards
+      gif faces export --format webdataset --faces 4f2a --out shards
     """
     if form is not Format.bin and (pairs is not None or seed is not None):
         raise SelectionError(f"--pairs and --seed are for --format bin, and {form} has all faces")
     held_out = form is Format.bin if held_out is None else held_out
-    selection = open_selection(ArtifactStore(store), run, key, held_out=held_out)
+    selection = open_selection(ArtifactStore(store), run, faces, held_out=held_out)
     rows = (
         _draw_pairs(selection, pairs or PAIRS, seed or 0)
         if form is Format.bin
@@ -139,7 +139,7 @@ def _draw_pairs(selection: Selection, pairs: int, seed: int) -> NDArray[np.int64
 
 
 def _choose(selection: Selection, identities: str | None, labels: str | None, code: str | None) -> list[int]:
-    """Identity ids of the identities who are named, in the order of the command; of all identities when nobody is."""
+    """Identity ids of the named identities in the order of the command, or of all identities."""
     if sum(option is not None for option in (identities, labels, code)) > 1:
         raise SelectionError("give one of --identities, --labels and --code")
     if identities is not None:

@@ -30,6 +30,16 @@ Store = Annotated[
 
 Run = Annotated[str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")]
 
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="Which model: a tag (champion), training/KEY or the first digits of the key, or a run id.",
+        show_default="the champion, else the newest run's",
+    ),
+]
+
 Config = Annotated[str | None, typer.Option("--config", "-c", metavar="FILE", help="A YAML file.")]
 Preset = Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(PRESETS)}.")]
 Overrides = Annotated[

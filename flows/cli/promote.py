@@ -14,25 +14,21 @@ from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Store, Verbose, read_config
 from flows.cli.tables import format_age
 from gif_core.artifacts import (
-    Artifact,
-    ArtifactMissingError,
     ArtifactStore,
     ChampionError,
     find_champion,
-    find_run,
-    list_runs,
+    find_evaluation,
+    find_model,
     read_history,
-    resolve,
     settle,
 )
-from gif_core.reporting import find_evaluation
 from gif_core.retraining import promote as make_champion
 from gif_core.retraining import roll_back
 from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
 
-Tag = Annotated[str, typer.Option(metavar="TAG", help="The line of champions that is meant.")]
-Because = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the history.")]
+Tag = Annotated[str, typer.Option(metavar="TAG", help="Tag of the champion, where there are several.")]
+Because = Annotated[str, typer.Option(metavar="TEXT", help="The reason, kept in the history.")]
 LONGEST = 90
 """Characters of a reason in the list."""
 
@@ -44,7 +40,7 @@ def retrain(
     policy: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The policy, a YAML file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also when nothing is new.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train although nothing is new.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a challenger if the sources hold something new, and promote it if it is better than the champion.
@@ -70,45 +66,53 @@ def retrain(
 
 def promote(
     store: Store,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run's id, training/key, or training@tag.")],
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="A run id, training/KEY or the first digits of the key, or a tag.")
+    ],
     because: Because = "by hand",
     tag: Tag = CHAMPION,
 ) -> None:
     """Make a model the champion, whatever a comparison would say.
 
     Examples:
-      gif promote 20260301-1200 --because "first model for production"
+      gif promote --model 20260301-1200 --because "first model for production"
 
-      gif promote training/4f2a
+      gif promote --model training/4f2a
     """
     opened = ArtifactStore(store)
-    chosen, run_id = _find_model(opened, model)
+    found = find_model(opened, model)
+    evaluation = find_evaluation(opened, found.artifact)
     about = {
-        "ingestion": chosen.manifest.inputs["ingestion"].key,
-        "evaluation": _evaluation_of(opened, chosen),
-        "run_id": run_id,
+        "ingestion": found.artifact.manifest.inputs["ingestion"].key,
+        "evaluation": evaluation.ref.key if evaluation else None,
+        "run_id": found.run_id,
     }
-    decision = make_champion(opened, chosen, because=because, tag=tag, **about)
-    print(f"{chosen.ref} is the {tag} now (decision {decision.number})")
+    decision = make_champion(opened, found.artifact, because=because, tag=tag, **about)
+    print(f"{found.artifact.ref} is the {tag} now (decision {decision.number})")
 
 
 def rollback(
     store: Store,
-    to: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="A model that was champion; if not given, the one before.")
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A model that was champion: training/KEY or the first digits of the key, or its run id.",
+            show_default="the champion before",
+        ),
     ] = None,
     because: Because = "by hand",
     tag: Tag = CHAMPION,
 ) -> None:
-    """Go back to the champion before the one in use; once more goes back one more step.
+    """Go back to the champion before the one in use; a second rollback goes back one step further.
 
     Examples:
       gif rollback --because "false matches at the gate"
 
-      gif rollback --to training/4f2a
+      gif rollback --model training/4f2a
     """
     opened = ArtifactStore(store)
-    key = _find_model(opened, to)[0].ref.key if to else None
+    key = find_model(opened, model).artifact.ref.key if model else None
     decision = roll_back(opened, because=because, tag=tag, to=key)
     print(f"training/{decision.champion[:12]} is the {tag} again (decision {decision.number})")
 
@@ -120,7 +124,7 @@ def champion(store: Store, tag: Tag = CHAMPION) -> None:
     current = find_champion(opened, tag)
     if current is None:
         raise ChampionError(f"there is no {tag} in {opened.storage.url}: 'gif promote' or 'gif retrain' makes one")
-    print(f"{current.ref} is the {tag}; use it with --key {tag}")
+    print(f"{current.ref} is the {tag}; use it with --model {tag}")
     table = Table("", "decision", "champion", "before", "challenger", "when", "because")
     for entry in reversed(read_history(opened, tag)):
         reason = entry.because if len(entry.because) <= LONGEST else f"{entry.because[: LONGEST - 1]}…"
@@ -131,26 +135,6 @@ def champion(store: Store, tag: Tag = CHAMPION) -> None:
 
 def _keys(entry: Decision) -> list[str]:
     return [key[:12] if key else "-" for key in (entry.champion, entry.before, entry.challenger)]
-
-
-def _find_model(store: ArtifactStore, text: str) -> tuple[Artifact, str | None]:
-    """The model that a person means, and its run where it was named by that."""
-    if any(run.run_id.startswith(text) for run in list_runs(store)):
-        run = find_run(store, text)
-        if "training" not in run.stages:
-            raise ArtifactMissingError(f"run {run.run_id} has no trained model: 'gif runs ls' shows what each run has")
-        return store.open(store.ref("training", run.stages["training"].key)), run.run_id
-    ref = resolve(store, text if set(text) & set("/@") else f"training/{text}")
-    if ref.stage != "training":
-        raise ChampionError(f"{ref} is not a trained model: name a run or an artifact of the stage training")
-    return store.open(ref), None
-
-
-def _evaluation_of(store: ArtifactStore, model: Artifact) -> str | None:
-    try:
-        return find_evaluation(store, model.ref.key)
-    except ArtifactMissingError:
-        return None
 
 
 def _read_policy(path: Path | None) -> RetrainingPolicy:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,48 +14,40 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.encoders import Device, check_format, print_vectors, save_vectors
-from flows.cli.models import Run, open_model
-from flows.cli.options import Store
-from schemas.errors import GifError
+from flows.cli.models import note_model
+from flows.cli.options import Model, Store
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from flows.cli.models import Artifacts
-    from gif_core.recognition import Method
-
-BEAM = 64
+    from gif_core.recognition import Identified, Points, Recognizer
 
 Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces: JPEG, PNG, WebP or BMP.")]
 Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face: JPEG, PNG, WebP or BMP.")]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ARTIFACT",
-        help="A model by its key's first digits or its tag; if none is named it is the champion, "
-        "or that of the newest run where there is no champion.",
-    ),
-]
-Points = Annotated[
+Landmarks = Annotated[
     Path | None,
     typer.Option(
         "--landmarks",
         exists=True,
         dir_okay=False,
-        help="Lines of `image.jpg x1 y1 … x5 y5` to align by; without it images are taken as aligned, and resized.",
+        help="Lines of `image.jpg x1 y1 … x5 y5` to align by. Without it images must be aligned; they are resized.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a line for each answer.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
+
+
+class By(StrEnum):
+    """How enrolled identities are found; the same as `gif_core.recognition.METHODS`."""
+
+    reranked = "reranked"
+    codes = "codes"
+    exhaustive = "exhaustive"
 
 
 def embed(
     store: Store,
     images: Images,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the features, as .npy or .parquet.")] = None,
-    landmarks: Points = None,
-    run: Run = None,
-    key: Key = None,
+    landmarks: Landmarks = None,
+    model: Model = None,
     device: Device = "auto",
 ) -> None:
     """Turn faces into features of a trained model: image and mirror added, of unit length.
@@ -64,7 +58,8 @@ def embed(
       gif embed photos/*.jpg --landmarks points.txt --out features.parquet
     """
     check_format(out)
-    features_BD = _embed(open_model(store, run, key), images, landmarks, device)
+    points = _read_points(landmarks, images)
+    features_BD = _load(store, model, device).embed(images, points)
     if out is None:
         print_vectors(images, features_BD)
     else:
@@ -76,39 +71,32 @@ def verify(
     left: Image,
     right: Image,
     pairs: Annotated[
-        str | None, typer.Option("--set", metavar="SET", help="The set of evaluation whose threshold counts.")
+        str | None,
+        typer.Option("--set", metavar="SET", help="Use the threshold of this evaluated set.", show_default="held_out"),
     ] = None,
-    landmarks: Points = None,
-    run: Run = None,
-    key: Key = None,
+    landmarks: Landmarks = None,
+    model: Model = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Say whether two faces are of one person, by the threshold that evaluation found best.
+    """Decide whether two faces are of one identity, by the threshold that evaluation found.
 
     Examples:
       gif verify a.jpg b.jpg
 
-      gif verify a.jpg b.jpg --set LFW --run 20260102
+      gif verify a.jpg b.jpg --set LFW --model 20260102
     """
-    from gif_core.recognition import pair_threshold
-
-    artifacts = open_model(store, run, key)
-    known = pair_threshold(_evaluation(artifacts).path("scores.json"), pairs)
-    features_BD = _embed(artifacts, [left, right], landmarks, device, flip=known.flip)
-    cosine = float(features_BD[0] @ features_BD[1])
-    same = 2 - 2 * cosine < known.distance
+    points = _read_points(landmarks, [left, right])
+    recognizer = _load(store, model, device)
+    answer = recognizer.verify(left, right, points, pairs=pairs)
     if as_json:
-        about = {"set": known.set, "accuracy": known.accuracy, "far": known.far}
-        about["model"] = artifacts["training"].ref.key
-        print(json.dumps({"same": same, "cosine": cosine, "threshold": known.cosine, **about}))
+        print(json.dumps({**asdict(answer), "model": recognizer.model.key}))
         return
+    verdict = "the same identity" if answer.same else "different identities"
+    print(f"{verdict}: cosine {answer.cosine:.3f}, same above {answer.threshold:.3f}")
     print(
-        f"{'the same person' if same else 'different identities'}: cosine {cosine:.3f}, same above {known.cosine:.3f}"
-    )
-    print(
-        f"On the {known.pairs:,} pairs of {known.set} accuracy is {known.accuracy:.2%}, and at this threshold "
-        f"{known.far:.2%} of different identities are taken for one."
+        f"On the {answer.pairs:,} pairs of {answer.set} accuracy is {answer.accuracy:.2%}, and this threshold accepts "
+        f"{answer.far:.2%} of the pairs of different identities."
     )
 
 
@@ -117,93 +105,65 @@ def identify(
     images: Images,
     top: Annotated[int, typer.Option(min=1, help="Candidates to show for each image.")] = 5,
     by: Annotated[
-        str,
+        By,
         typer.Option(
-            help="reranked: the likeliest codes, by z·h; codes: by probability alone; exhaustive: everyone, by z·h."
+            help="reranked: the most probable codes, ranked by z·h. codes: ranked by probability. "
+            "exhaustive: all identities, ranked by z·h."
         ),
-    ] = "reranked",
-    landmarks: Points = None,
-    run: Run = None,
-    key: Key = None,
+    ] = By.reranked,
+    landmarks: Landmarks = None,
+    model: Model = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Say who is on an image among the identities whom the model was trained on, or that it is nobody of them.
+    """Find out which of the identities that the model was trained on an image shows, or that it is unknown.
+
+    z·h is the cosine between an image's feature and an identity's code vector.
 
     Examples:
       gif identify a.jpg
 
       gif identify photos/*.jpg --top 1 --json
 
-      gif identify a.jpg --by codes
+      gif identify a.jpg --by exhaustive --model training/4f2a
     """
-    from gif_core.recognition import identify_faces, open_gallery, read_calibration
-
-    artifacts, method = open_model(store, run, key), _check_method(by)
-    calibration = read_calibration(artifacts.get("evaluation"), method)
-    gallery = open_gallery(artifacts, beam=calibration.beam or BEAM, device=_pick(device), method=method)
-    features_BD = _embed(artifacts, images, landmarks, device, flip=calibration.flip)
-    answers = identify_faces(gallery, features_BD, artifacts["ingestion"].path("identities.parquet"), top, calibration)
-    model = artifacts["training"].ref.key
-    rows = [{"image": str(path), **answer, "model": model} for path, answer in zip(images, answers, strict=True)]
+    points = _read_points(landmarks, images)
+    recognizer = _load(store, model, device)
+    answers = recognizer.identify(images, top, by.value, points)
     if as_json:
-        print("\n".join(map(json.dumps, rows)))
+        for path, answer in zip(images, answers, strict=True):
+            print(json.dumps({"image": str(path), **asdict(answer), "model": recognizer.model.key}))
         return
-    _print_answers(rows)
-    print(calibration.describe())
+    _print_answers(images, answers)
+    print(recognizer.calibration(by.value).describe())
 
 
-def _print_answers(rows: list[dict[str, Any]]) -> None:
+def _load(store: str, model: str | None, device: str) -> Recognizer:
+    from gif_core.recognition import Recognizer
+
+    recognizer = Recognizer.load(store, model, device)
+    note_model(recognizer.model, recognizer.reason)
+    return recognizer
+
+
+def _read_points(landmarks: Path | None, images: list[Path]) -> list[Points] | None:
+    from gif_core.recognition import read_points
+
+    return read_points(landmarks, images) if landmarks else None
+
+
+def _print_answers(images: list[Path], answers: list[Identified]) -> None:
     table = Table("image", "answer", "candidate", "identity", "probability of the code", "z·h")
-    for row in rows:
-        for place, each in enumerate(row["candidates"]):
-            first = (escape(Path(row["image"]).name), _answer(row)) if place == 0 else ("", "")
-            probability = "–" if each["probability"] is None else f"{each['probability']:.1%}"
-            cosine = f"{each['cosine']:.3f}"
-            table.add_row(*first, escape(each["label"]), str(each["identity_id"]), probability, cosine)
+    for path, answer in zip(images, answers, strict=True):
+        for place, each in enumerate(answer.candidates):
+            first = (escape(path.name), _name(answer)) if place == 0 else ("", "")
+            probability = "–" if each.probability is None else f"{each.probability:.1%}"
+            table.add_row(*first, escape(each.label), str(each.identity_id), probability, f"{each.cosine:.3f}")
         table.add_section()
     Console().print(table)
 
 
-def _answer(row: dict[str, Any]) -> str:
-    if row["known"] is None:
+def _name(answer: Identified) -> str:
+    if answer.known is None:
         return "no threshold"
-    return escape(row["candidates"][0]["label"]) if row["known"] else "[yellow]unknown[/]"
-
-
-def _check_method(name: str) -> Method:
-    from gif_core.recognition import METHODS
-
-    for method in METHODS:
-        if method == name:
-            return method
-    raise GifError(f"--by {name}: there are {', '.join(METHODS)}")
-
-
-def _evaluation(artifacts: Artifacts) -> Any:
-    if "evaluation" not in artifacts:
-        raise GifError(
-            f"{artifacts['training'].ref} was not evaluated, so it has no threshold: run 'gif run --from evaluation'"
-        )
-    return artifacts["evaluation"]
-
-
-def _embed(
-    artifacts: Artifacts, paths: list[Path], landmarks: Path | None, device: str, *, flip: bool = True
-) -> NDArray[np.float32]:
-    import numpy as np
-
-    from gif_core.images import read_face_file, read_landmarks
-    from gif_core.recognition import embed_faces, points_of
-    from gif_core.training import open_backbone
-
-    points = read_landmarks(str(landmarks)) if landmarks else None
-    faces = [read_face_file(path, points_of(path, points) if points else None) for path in paths]
-    on = _pick(device)
-    return embed_faces(open_backbone(artifacts["training"], on), np.stack(faces), on, flip=flip)
-
-
-def _pick(device: str) -> Any:
-    from gif_core.runtime import pick_device
-
-    return pick_device(device)
+    return escape(answer.candidates[0].label) if answer.known else "[yellow]unknown[/]"

@@ -1,4 +1,4 @@
-"""Whose faces a command means: of a run or of an artifact, all identities or some selection."""
+"""Which identities a command means: of a run or of a faces artifact, all of them or some."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from schemas.errors import GifError
 
 
 class SelectionError(GifError, ValueError):
-    """Nobody is meant by what was asked for."""
+    """No identity matches what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Selection:
 
     @cached_property
     def faces(self) -> Faces:
-        """All their faces, mapped into memory."""
+        """All faces of the split, mapped into memory."""
         return Faces([self.artifact.path(name) for name in self.artifact.names(f"{self.split}-")])
 
     @cached_property
@@ -39,7 +39,7 @@ class Selection:
 
     @cached_property
     def codes(self) -> pa.Table | None:
-        """The codes of all identities; identities who were kept aside have none."""
+        """The codes of all identities; held-out identities have none."""
         if self.tokenization is None or self.split == "held_out":
             return None
         return pq.read_table(self.tokenization.path("codes.parquet"))
@@ -49,11 +49,11 @@ class Selection:
         found = [[i for i, known in enumerate(self.labels) if known == label] for label in labels]
         missing = [label for label, ids in zip(labels, found, strict=True) if not ids]
         if missing:
-            raise SelectionError(f"nobody here has the label {', '.join(missing)}; {self._where} lists all")
+            raise SelectionError(f"no identity here has the label {', '.join(missing)}; {self._where} lists all")
         return [identity_id for ids in found for identity_id in ids]
 
     def numbered(self, identity_ids: list[int]) -> list[int]:
-        """These identity ids, if there are such selection."""
+        """These identity ids; SelectionError if one does not exist."""
         for identity_id in identity_ids:
             if not 0 <= identity_id < len(self.labels):
                 raise SelectionError(f"identity {identity_id} has no faces here; there are 0 to {len(self.labels) - 1}")
@@ -63,7 +63,7 @@ class Selection:
         """Identity ids of identities whose code begins with these tokens."""
         if self.codes is None:
             raise SelectionError(
-                "codes are known for the identities that a run has tokenized: no --key, and no --held-out"
+                "codes are known for the identities that a run has tokenized: without --faces and --held-out"
             )
         found = self.codes
         for place, token in enumerate(prefix, start=1):
@@ -72,7 +72,7 @@ class Selection:
             found = found.filter(pc.field(f"c{place}") == token)
         ids: list[int] = found["identity_id"].to_pylist()
         if not ids:
-            raise SelectionError(f"nobody's code begins with {'.'.join(map(str, prefix))}")
+            raise SelectionError(f"no code begins with {'.'.join(map(str, prefix))}")
         return ids
 
     def captions(self, identity_ids: list[int]) -> Iterator[list[str]]:
@@ -89,13 +89,13 @@ class Selection:
         return f"'gif sql \"SELECT * FROM {self.split}\"'"
 
 
-def open_selection(store: ArtifactStore, run: str | None, key: str | None, *, held_out: bool) -> Selection:
-    """The identities of a run, the newest if none is named, or of the faces artifact whose key begins with `key`."""
-    if run and key:
-        raise SelectionError("give --run or --key, not both")
+def open_selection(store: ArtifactStore, run: str | None, faces: str | None, *, held_out: bool) -> Selection:
+    """The identities of a run, the newest if none is named, or of the artifact whose key begins with `faces`."""
+    if run and faces:
+        raise SelectionError("give --run or --faces, not both")
     split = "held_out" if held_out else "identities"
-    if key:
-        selection = Selection(_open_faces(store, key), split)
+    if faces:
+        selection = Selection(_open_faces(store, faces), split)
     else:
         artifacts = run_artifacts(store, run)
         if "ingestion" not in artifacts:
@@ -103,7 +103,7 @@ def open_selection(store: ArtifactStore, run: str | None, key: str | None, *, he
         selection = Selection(artifacts["ingestion"], split, artifacts.get("tokenization"))
     if not selection.artifact.names(f"{split}-"):
         raise SelectionError(
-            f"{selection.artifact.ref} keeps nobody aside: leave --held-out away; for bin, --no-held-out"
+            f"{selection.artifact.ref} has no held-out identities: omit --held-out, or give --no-held-out for bin"
         )
     return selection
 

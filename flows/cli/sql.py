@@ -1,4 +1,4 @@
-"""`gif sql`: questions to the identity→code table and everything around it."""
+"""`gif sql`: SQL over the codes of a run and all other tables of its artifacts."""
 
 import csv
 import json
@@ -13,14 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
-from gif_core.artifacts import ArtifactStore, open_database, query
+from gif_core.artifacts import ArtifactStore, describe_tables, query
 
 MAX_ROWS = 200
-OVERVIEW = (
-    "SELECT table_name, string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_index) AS columns "
-    "FROM duckdb_columns() WHERE NOT internal AND database_name IN ('memory', 'temp') "
-    "GROUP BY table_name ORDER BY table_name"
-)
 
 
 class Format(StrEnum):
@@ -33,14 +28,16 @@ class Format(StrEnum):
 
 def sql(
     store: Store,
-    text: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, the tables.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, a list of tables.")
+    ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
     run: Run = None,
 ) -> None:
-    """Ask SQL questions of a run; nothing can be changed.
+    """Query the tables of a run with SQL (DuckDB); nothing can be changed.
 
-    Tables: codes, nodes, meta, code_quality, identities, held_out, quarantine, vectors, metrics, scores, artifacts,
-    stages, decisions.
+    Of the run: codes, nodes, meta, code_quality, identities, held_out, quarantine, vectors, least_cohesive, metrics,
+    scores, cmc, errors. Of the whole store: artifacts, stages, decisions.
 
     Examples:
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
@@ -51,12 +48,10 @@ def sql(
 
       gif sql "SELECT stage, action, seconds, peak_memory / 1e9 AS gb FROM stages ORDER BY started_at DESC LIMIT 7"
     """
-    database = open_database(ArtifactStore(store), run)
-    if form is Format.table:
-        _print_table(query(database, text or OVERVIEW, MAX_ROWS + 1))
-    else:
-        answer = query(database, text or OVERVIEW)
-        _print_csv(answer) if form is Format.csv else _print_json(answer)
+    opened, most = ArtifactStore(store), MAX_ROWS + 1 if form is Format.table else None
+    answer = query(opened, text, run, most) if text else describe_tables(opened, run)
+    printers = {Format.table: _print_table, Format.csv: _print_csv, Format.json: _print_json}
+    printers[form](answer)
 
 
 def _print_table(answer: pa.Table) -> None:

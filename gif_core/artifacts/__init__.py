@@ -17,12 +17,14 @@ leases       which run computes an artifact, so that others wait
 attempts     which process writes which folder; resuming what a dead one left
 checkpoints  checkpoints of a long computation
 parts        parts of a stage's work, stored as they are finished
-gc           `gif artifacts verify` and `gif artifacts gc`: checking files, removing leftovers
+gc           `gif artifacts check` and `gif artifacts gc`: checking files, removing leftovers
 pruning      `gif artifacts prune`: removing artifacts that nothing needs
 tags         tags, and finding the artifact that a text names
 decisions    the history of champions: an append-only log of decisions per tag
 runs         run records
-sql          SQL over the artifacts of a run
+lineage      what an artifact was made from, what a run produced, and which model a name means
+sql          SQL over the artifacts of a run: `gif sql` and ArtifactStore.sql
+sql_tables   the tables of `gif sql`: files of a run, and tables made of the store's small files
 metrics      the Parquet table of metrics
 """
 
@@ -44,7 +46,9 @@ __all__ = [
     "Checkpoints",
     "Draft",
     "FileDamagedError",
+    "FoundModel",
     "MetricsWriter",
+    "NotAModelError",
     "PartStore",
     "PublishedMeanwhileError",
     "Storage",
@@ -53,20 +57,25 @@ __all__ = [
     "artifact_key",
     "begin_run",
     "cache_folder",
+    "check_artifacts",
     "checkpoint_folder",
     "condemning",
     "decision_path",
+    "describe_tables",
     "earlier_champion",
     "find_champion",
+    "find_evaluation",
     "find_leftovers",
+    "find_model",
     "find_run",
+    "find_scores",
     "find_unneeded",
     "list_parts",
     "list_runs",
     "list_tags",
     "move_tag",
     "only_one",
-    "open_database",
+    "open_input",
     "open_storage",
     "query",
     "read_decision",
@@ -80,7 +89,7 @@ __all__ = [
     "settle",
     "sha256_of",
     "try_store",
-    "verify_artifacts",
+    "with_ancestors",
 ]
 
 if TYPE_CHECKING:
@@ -106,16 +115,26 @@ if TYPE_CHECKING:
         StoreAwayError,
         StoreError,
     )
-    from gif_core.artifacts.gc import RESULTS, find_leftovers, remove_leftovers, verify_artifacts
+    from gif_core.artifacts.gc import RESULTS, check_artifacts, find_leftovers, remove_leftovers
     from gif_core.artifacts.keys import artifact_key
     from gif_core.artifacts.leases import only_one
+    from gif_core.artifacts.lineage import (
+        FoundModel,
+        NotAModelError,
+        find_evaluation,
+        find_model,
+        find_scores,
+        open_input,
+        run_artifacts,
+        with_ancestors,
+    )
     from gif_core.artifacts.metrics import MetricsWriter
     from gif_core.artifacts.parts import PartStore, list_parts
     from gif_core.artifacts.pruning import find_unneeded, remove_unneeded
     from gif_core.artifacts.remote import AT_ONCE, PART_BYTES
     from gif_core.artifacts.runs import begin_run, find_run, list_runs, save_run
     from gif_core.artifacts.selftest import AccessStep, try_store
-    from gif_core.artifacts.sql import open_database, query, run_artifacts
+    from gif_core.artifacts.sql import describe_tables, query
     from gif_core.artifacts.storage import Storage, open_storage
     from gif_core.artifacts.store import ArtifactStore
     from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve

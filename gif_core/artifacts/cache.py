@@ -113,13 +113,16 @@ def _is_over(left: Path) -> bool:
         return False
 
 
-def fetch(storage: Storage, path: str, file: StoredFile) -> Path:
-    """The cached copy of a stored file, downloaded if it is missing or damaged."""
+def fetch(storage: Storage, path: str, file: StoredFile, *, digest: bool = True) -> Path:
+    """The cached copy of a stored file, downloaded and digested if it is missing or damaged.
+
+    Without `digest` only the size of an existing copy is checked.
+    """
     copy = _place(file)
     with _locked(fcntl.LOCK_SH):
         note_use(cache_folder(), file.sha256)
         there = copy.is_file()
-    if there and _is_whole(copy, file):
+    if there and _is_whole(copy, file, digest):
         return copy
     make_room(file.size)
     with partial_file() as partial:
@@ -210,10 +213,10 @@ def _remove_if_empty(folder: Path) -> None:
         return
 
 
-def _is_whole(copy: Path, file: StoredFile) -> bool:
-    """Check the digest of a copy and record the access time; remove a damaged copy."""
+def _is_whole(copy: Path, file: StoredFile, digest: bool) -> bool:
+    """Check the size and the digest of a copy and record the access time; remove a damaged copy."""
     try:
-        check_file(copy, file)
+        check_file(copy, file, digest=digest)
         os.utime(copy, ns=(time.time_ns(), copy.stat().st_mtime_ns))
     except ArtifactDamagedError:
         copy.unlink(missing_ok=True)

@@ -16,14 +16,14 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_file(path: Path, expected: StoredFile) -> None:
-    """Raise ArtifactDamagedError if a file is missing or its size or digest differs from the manifest."""
+def check_file(path: Path, expected: StoredFile, *, digest: bool = True) -> None:
+    """Raise ArtifactDamagedError if a file is missing or its size or, with `digest`, its content is not the manifest's."""
     if not path.is_file():
         raise ArtifactDamagedError(f"{path} is missing")
     status = path.stat()
     if status.st_size != expected.size:
         raise ArtifactDamagedError(f"{path} has {status.st_size} bytes where its manifest says {expected.size}")
-    if _seen(path, expected) in _checked:
+    if not digest or _seen(path, expected) in _checked:
         return
     found = sha256_of(path)
     if found != expected.sha256:

@@ -1,4 +1,4 @@
-"""`gif artifacts verify` and `gif artifacts gc`: checking all stored files, and removing leftovers of dead attempts."""
+"""`gif artifacts check` and `gif artifacts gc`: checking all stored files, and removing leftovers of dead attempts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Attempt:
         self.unfinished |= file.path.endswith(f"/{MARKER}")
 
 
-def verify_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[Checked]:
+def check_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[Checked]:
     """Read every file of these artifacts and compare it with the manifest."""
     for ref in refs:
         try:

@@ -1,7 +1,7 @@
 """`gif artifacts prune`: removing published artifacts that no kept run, tag or champion needs."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -10,17 +10,16 @@ from gif_core.artifacts.attempts import owner_state
 from gif_core.artifacts.decisions import models_in_force
 from gif_core.artifacts.errors import ArtifactMissingError
 from gif_core.artifacts.leases import find_leases, only_one
+from gif_core.artifacts.lineage import with_sources
 from gif_core.artifacts.runs import going_on, list_runs
 from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import list_tags
 from schemas.artifacts import Manifest
 from schemas.errors import GifError
-from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
 WEEK: Final = 7 * 24 * 3600.0
 """An active run without a sign of life for this long counts as dead, unless it holds a lease."""
-Place = tuple[StageName, str]
 
 
 class StoreInUseError(GifError):
@@ -33,13 +32,13 @@ def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta
     manifests = store.manifests()
     if len(manifests) < len(store.refs()):
         raise GifError(
-            "some manifests cannot be read, so it is not known what is needed: 'gif artifacts verify' lists them"
+            "some manifests cannot be read, so it is not known what is needed: 'gif artifacts check' lists them"
         )
     runs = [run for run in list_runs(store) if run.stages]
     kept = [*runs[:keep_runs], *(run for run in runs[keep_runs:] if run.state == "running")]
     roots = {(stage, done.key) for run in kept for stage, done in run.stages.items()}
     roots |= {(tag.ref.stage, tag.ref.key) for tag in list_tags(store)} | models_in_force(store)
-    needed = _with_lineage(roots, {(manifest.stage, manifest.key): manifest for manifest in manifests})
+    needed = with_sources(roots, {(manifest.stage, manifest.key): manifest for manifest in manifests})
     before = datetime.now(UTC) - older_than
     return [each for each in manifests if (each.stage, each.key) not in needed and each.created_at <= before]
 
@@ -69,25 +68,6 @@ def _refuse_while_in_use(store: ArtifactStore) -> None:
         raise StoreInUseError(
             f"a run is active ({names}): prune when it has ended ('gif artifacts gc' removes old leases)"
         )
-
-
-def _with_lineage(roots: set[Place], manifests: Mapping[Place, Manifest]) -> set[Place]:
-    """The roots, all their inputs, and the code vectors and codes that they extend.
-
-    Inputs of extended artifacts are not needed, nor is the model from whose weights another was trained.
-    """
-    needed, waiting = set[Place](), list(roots)
-    while waiting:
-        place = waiting.pop()
-        if place in manifests and place not in needed:
-            needed.add(place)
-            waiting += [(stage, source.key) for stage, source in manifests[place].inputs.items()]
-    for stage, key in list(needed):
-        place = (stage, str(manifests[stage, key].settings.get("extends")))
-        while place in manifests:
-            needed.add(place)
-            place = (stage, str(manifests[place].settings.get("extends")))
-    return needed
 
 
 def _names_of_runs(store: ArtifactStore) -> set[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -29,6 +29,9 @@ from gif_core.runtime import code_version, with_log_fields
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, VERSIONS, StageName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 NO_ORIGINS: Origins = {}
@@ -221,6 +224,15 @@ class ArtifactStore:
             else:
                 found += [manifest] if manifest else []
         return sorted(found, key=lambda manifest: manifest.created_at, reverse=True)
+
+    def sql(self, query: str, run: str | None = None) -> "pa.Table":
+        """Answer a SELECT about a run, the newest by default, as `gif sql` does; nothing can be changed.
+
+        The tables are codes, nodes, identities, vectors, metrics, scores, artifacts and others: `gif sql` lists them.
+        """
+        from gif_core.artifacts import sql
+
+        return sql.query(self, query, run)
 
     def remove(self, ref: ArtifactRef) -> None:
         """Delete an artifact, manifest first, so that no reader sees a part of it."""

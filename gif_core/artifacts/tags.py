@@ -2,16 +2,19 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Final
 
 from gif_core.artifacts.errors import ArtifactMissingError
 from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import ArtifactRef, Tag
 from schemas.stages import STAGES, StageName
 
+TAG_PATTERN: Final = r"[a-z][a-z0-9_.-]*"
+
 
 def move_tag(store: ArtifactStore, name: str, ref: ArtifactRef) -> Tag:
     """Point a tag at an artifact, atomically."""
-    if not re.fullmatch(r"[a-z][a-z0-9_.-]*", name):
+    if not re.fullmatch(TAG_PATTERN, name):
         raise ValueError(f"a tag must be a lower-case word such as 'champion', not {name!r}")
     tag = Tag(name=name, ref=ref, moved_at=datetime.now(UTC))
     store.storage.replace(_path(ref.stage, name), tag.model_dump_json(indent=1).encode())
@@ -41,11 +44,7 @@ def resolve(store: ArtifactStore, text: str) -> ArtifactRef:
     unknown = [name for name in names if name not in STAGES]
     if unknown:
         raise ArtifactMissingError(f"unknown stage {stage!r}; stages are: {', '.join(STAGES)}")
-    found = [
-        store.ref(manifest.stage, manifest.key)
-        for manifest in store.manifests()
-        if manifest.stage in names and manifest.key.startswith(start)
-    ]
+    found = [ref for ref in store.refs() if ref.stage in names and ref.key.startswith(start)]
     if len(found) != 1:
         matches = ", ".join(map(str, found)) or "none; 'gif artifacts ls' lists them"
         raise ArtifactMissingError(f"{text!r} names {len(found)} artifacts: {matches}")

@@ -2,7 +2,7 @@
 
 # Shapes: N identities, B images, K candidates of an image, D dimensions, L tokens of a code, V values of a token.
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -12,10 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gif_core.artifacts import Artifact
 from gif_core.heads import TokenHeads
 from gif_core.recognition.beam_search import search_codes, token_log_probs
 from gif_core.recognition.code_tree import NOBODY, CodeTree
-from gif_core.tokenization import Codes, CodeShape
+from gif_core.separation import open_code_vectors
+from gif_core.tokenization import Codes, CodeShape, read_codes
+from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
+from schemas.stages import StageName
 
 Method = Literal["codes", "reranked", "exhaustive"]
 """`codes`: the likeliest codes. `reranked`: the codes of a beam, by z·h. `exhaustive`: the largest z·h of all."""
@@ -140,3 +144,22 @@ def _keep_best(identities_BK: NDArray[np.int64], scores_BK: Floats, top: int) ->
     return Candidates(
         np.take_along_axis(identities_BK, order_BK, axis=1), np.take_along_axis(scores_BK, order_BK, axis=1)
     )
+
+
+def open_gallery(
+    artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device, method: Method | None = None
+) -> Gallery:
+    """The identities that a model was trained on, with their codes and code vectors.
+
+    `method` is how they will be found; without it every way must work, as evaluation needs. NoTokenHeadsError if the
+    model does not read codes; `exhaustive` needs the code vectors alone, but all of them, so their file is digested.
+    """
+    training = artifacts["training"]
+    description = training.path("model.json")
+    check = check_has_token_heads if method == "exhaustive" else check_reads_codes
+    check(description)
+    heads = load_token_heads(training.path("head.safetensors"), description)
+    codes_NL, shape = read_codes(artifacts["tokenization"].path("codes.duckdb"))
+    vectors_ND = open_code_vectors(artifacts["separation"], scattered=method in {"codes", "reranked"})
+    reads_codes = learned_codes(description)
+    return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device, reads_codes=reads_codes)

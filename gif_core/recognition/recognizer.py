@@ -1,96 +1,236 @@
-"""A trained model in use: what turns images into features and finds identities, opened from artifacts."""
+"""A trained model in use, for notebooks, services and the command line."""
 
-# Shapes: B images, D dimensions.
+# Shapes: B images, D dimensions, K candidates of an image.
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import Self
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from gif_core.artifacts import Artifact
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactMissingError,
+    ArtifactStore,
+    find_evaluation,
+    find_model,
+    with_ancestors,
+)
 from gif_core.backbones import embed_images
-from gif_core.images import Landmarks
+from gif_core.protocols import SCORES_FILE
 from gif_core.recognition.code_tree import NOBODY
-from gif_core.recognition.gallery import Gallery, Method
-from gif_core.recognition.thresholds import Calibration
-from gif_core.separation import open_code_vectors
-from gif_core.tokenization import read_codes
-from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
+from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method, open_gallery
+from gif_core.recognition.given_images import Image, Points, gather_images
+from gif_core.recognition.thresholds import (
+    Calibration,
+    PairThreshold,
+    choose_threshold,
+    pair_thresholds,
+    read_calibration,
+)
+from gif_core.runtime import pick_device
+from gif_core.training import open_backbone
+from schemas.artifacts import ArtifactRef
+from schemas.errors import GifError
 from schemas.stages import StageName
 
+BEAM = 64
+"""Codes that are searched where evaluation has not measured another number."""
 
-def open_gallery(
-    artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device, method: Method | None = None
-) -> Gallery:
-    """The identities whom a model was trained on, with their codes and code vectors, to be found by `method` or by any.
 
-    NoTokenHeadsError if the model was trained without them; `exhaustive` needs the code vectors alone.
-    """
-    training = artifacts["training"]
-    description = training.path("model.json")
-    check = check_has_token_heads if method == "exhaustive" else check_reads_codes
-    check(description)
-    heads = load_token_heads(training.path("head.safetensors"), description)
-    codes_NL, shape = read_codes(artifacts["tokenization"].path("codes.duckdb"))
-    vectors_ND = open_code_vectors(artifacts["separation"])
-    reads_codes = learned_codes(description)
-    return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device, reads_codes=reads_codes)
+class NotEvaluatedError(GifError):
+    """The model has no threshold, because it was not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedImages:
-    """Images that are in memory already."""
+class Verified:
+    """Whether two faces are of one identity, and how far that can be trusted."""
 
-    images_BHWC: NDArray[np.uint8]
-
-    def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """RGB images [B, 112, 112, 3]."""
-        return self.images_BHWC[indices]
-
-
-def embed_faces(
-    model: nn.Module, images_BHWC: NDArray[np.uint8], device: torch.device, *, flip: bool = True
-) -> NDArray[np.float32]:
-    """Features of unit length [B, D], with `flip` of image and mirror together."""
-    images, rows_B = LoadedImages(images_BHWC), np.arange(len(images_BHWC))
-    return np.concatenate(list(embed_images(model, images, rows_B, flip=flip, device=device)))
+    same: bool
+    cosine: float
+    threshold: float
+    """The cosine above which two faces are of one identity."""
+    set: str
+    """The evaluated set that the threshold and the two rates come from."""
+    pairs: int
+    """Pairs of that set."""
+    accuracy: float
+    far: float
+    """Share of its pairs of different identities that the threshold takes for one."""
 
 
-def points_of(path: Path, landmarks: Landmarks) -> NDArray[np.float64]:
-    """The five points of an image, which the file of landmarks may call by less than its whole path."""
-    for first in range(len(path.parts)):
-        name = "/".join(path.parts[first:])
-        if name in landmarks.points:
-            return landmarks.points[name]
-    raise ValueError(f"{path} is not in {landmarks.file.name}: it needs a line `{path.name} x1 y1 … x5 y5`")
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An enrolled identity that an image may show."""
+
+    identity_id: int
+    label: str
+    probability: float | None
+    """Of its code among all codes in use; None if the model does not read codes."""
+    cosine: float
+    """z·h, between the image's feature and the identity's code vector."""
 
 
-def identify_faces(
-    gallery: Gallery, z_BD: NDArray[np.float32], identities: Path, top: int, calibration: Calibration
-) -> Iterator[dict[str, Any]]:
-    """For each feature whether the person is known (None without a threshold), and the `top` candidates.
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """Which enrolled identity an image shows."""
 
-    Their codes have a chance only where the model reads codes.
+    known: bool | None
+    """Whether the first candidate reaches the threshold; None if evaluation has found no threshold."""
+    candidates: tuple[Candidate, ...]
+    """The best first."""
+
+
+class Recognizer:
+    """Embeds, verifies and identifies faces with a trained model.
+
+    >>> recognizer = Recognizer.load("artifacts")                   # the champion, or else the newest run's model
+    >>> recognizer.embed(["a.jpg", "b.jpg"]).shape
+    (2, 512)
+    >>> recognizer.verify("a.jpg", "b.jpg").same
+    True
+    >>> recognizer.identify("a.jpg", top=5)[0].candidates[0].label
+    'person-000007'
+
+    Images are paths, the bytes of image files, or uint8 RGB arrays [112, 112, 3], one or a list of them. They must be
+    aligned faces (files are resized to 112×112), or come with `landmarks` [5, 2] each, by which they are aligned.
     """
-    found = gallery.find(z_BD, top, calibration.method)
-    probabilities_BK = gallery.probabilities(z_BD, found.identities_BK) if gallery.reads_codes else None
-    cosines_BK = gallery.cosines(z_BD, found.identities_BK)
-    labels = pq.read_table(identities, columns=["label"])["label"]
-    for row, identities_K in enumerate(found.identities_BK.tolist()):
-        candidates = [
-            {
-                "identity_id": identity,
-                "label": labels[identity].as_py(),
-                "probability": None if probabilities_BK is None else float(probabilities_BK[row, place]),
-                "cosine": float(cosines_BK[row, place]),
-            }
-            for place, identity in enumerate(identities_K)
-            if identity != NOBODY
+
+    def __init__(self, artifacts: Mapping[StageName, Artifact], device: torch.device, *, reason: str = "") -> None:
+        """Take a model with the artifacts it was made from, and its evaluation if it has one; `load` finds them."""
+        self.device = device
+        self.reason = reason
+        """Why this model was chosen."""
+        self._artifacts = artifacts
+        self._backbone = open_backbone(artifacts["training"], device)
+        self._galleries: dict[Method, Gallery] = {}
+
+    @classmethod
+    def load(cls, store: ArtifactStore | str, model: str | None = None, device: str = "auto") -> Self:
+        """Open a model of a store, given as such or by its folder or URL.
+
+        Args:
+            store: The artifact store that holds the model.
+            model: A tag such as `champion`, `training/KEY`, the first digits of a key, or a run id. By default the
+                champion, and where there is none the newest run's model.
+            device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`, which is a GPU if there is one.
+        """
+        opened = ArtifactStore(store) if isinstance(store, str) else store
+        found = find_model(opened, model)
+        artifacts = with_ancestors(opened, found.artifact)
+        evaluation = find_evaluation(opened, found.artifact, prefer_own_faces=True)
+        if evaluation:
+            artifacts["evaluation"] = evaluation
+        return cls(artifacts, pick_device(device), reason=found.reason)
+
+    @property
+    def model(self) -> ArtifactRef:
+        """The artifact of the model."""
+        return self._artifacts["training"].ref
+
+    @cached_property
+    def thresholds(self) -> dict[str, PairThreshold]:
+        """The threshold that evaluation found on each of its sets of pairs; held-out identities come first."""
+        if "evaluation" not in self._artifacts:
+            raise NotEvaluatedError(
+                f"{self.model} was not evaluated, so it has no threshold: run its configuration with --from evaluation"
+            )
+        return pair_thresholds(self._artifacts["evaluation"].path(SCORES_FILE))
+
+    def calibration(self, by: Method = "reranked") -> Calibration:
+        """The threshold between known and unknown identities of one way to find them, or why there is none."""
+        return read_calibration(self._artifacts.get("evaluation"), by)
+
+    def embed(
+        self,
+        images: Image | Sequence[Image] | NDArray[np.uint8],
+        landmarks: Points | Sequence[Points] | None = None,
+        *,
+        flip: bool = True,
+    ) -> NDArray[np.float32]:
+        """Features of unit length [B, D]; with `flip` those of image and mirror are added, as evaluation does."""
+        given = gather_images(images, landmarks)
+        chunks = embed_images(self._backbone, given, np.arange(len(given)), flip=flip, device=self.device)
+        return np.concatenate(list(chunks))
+
+    def verify(
+        self, a: Image, b: Image, landmarks: Points | Sequence[Points] | None = None, *, pairs: str | None = None
+    ) -> Verified:
+        """Decide whether two faces are of one identity, by the threshold that evaluation found on the set `pairs`.
+
+        By default that is the set of held-out identities, or else the first one. `landmarks` are [2, 5, 2].
+        """
+        known = choose_threshold(self.thresholds, pairs)
+        z_BD = self.embed([a, b], landmarks, flip=known.flip)
+        cosine = float(z_BD[0] @ z_BD[1])
+        same = 2 - 2 * cosine < known.distance
+        return Verified(same, cosine, known.cosine, known.set, known.pairs, known.accuracy, known.far)
+
+    def identify(
+        self,
+        images: Image | Sequence[Image] | NDArray[np.uint8],
+        top: int = 5,
+        by: Method = "reranked",
+        landmarks: Points | Sequence[Points] | None = None,
+    ) -> list[Identified]:
+        """Find the identities that the model was trained on, with the `top` candidates of each image.
+
+        Args:
+            images: One image or several.
+            top: Candidates of an image, at most.
+            by: `reranked` ranks the most probable codes by z·h, `codes` by probability alone, `exhaustive` ranks all
+                identities by z·h.
+            landmarks: Five points of each image, to align it by.
+        """
+        if by not in METHODS:
+            raise GifError(f"there is no way {by!r} to identify: there are {', '.join(METHODS)}")
+        if top < 1:
+            raise GifError(f"top={top}: ask for at least one candidate")
+        calibration, gallery = self.calibration(by), self._gallery(by)
+        z_BD = self.embed(images, landmarks, flip=calibration.flip)
+        found = gallery.find(z_BD, top, by)
+        known = [calibration.knows(float(score)) for score in found.scores_BK[:, 0]]
+        return [Identified(*each) for each in zip(known, self._describe(gallery, z_BD, found), strict=True)]
+
+    def _gallery(self, by: Method) -> Gallery:
+        """The enrolled identities, opened once for each way to find them."""
+        if by not in self._galleries:
+            beam = self.calibration(by).beam or BEAM
+            for stage in ("separation", "tokenization"):
+                self._need(stage)
+            self._galleries[by] = open_gallery(self._artifacts, beam=beam, device=self.device, method=by)
+        return self._galleries[by]
+
+    def _describe(self, gallery: Gallery, z_BD: NDArray[np.float32], found: Candidates) -> list[tuple[Candidate, ...]]:
+        """The candidates of each image; they have probabilities where the model reads codes."""
+        cosines_BK = gallery.cosines(z_BD, found.identities_BK).tolist()
+        probabilities_BK = (
+            gallery.probabilities(z_BD, found.identities_BK).tolist()
+            if gallery.reads_codes
+            else [[None] * len(row) for row in cosines_BK]
+        )
+        rows = zip(found.identities_BK.tolist(), probabilities_BK, cosines_BK, strict=True)
+        return [
+            tuple(
+                Candidate(identity, self._labels[identity].as_py(), probability, cosine)
+                for identity, probability, cosine in zip(*row, strict=True)
+                if identity != NOBODY
+            )
+            for row in rows
         ]
-        yield {"known": calibration.knows(float(found.scores_BK[row, 0])), "candidates": candidates}
+
+    @cached_property
+    def _labels(self) -> pa.ChunkedArray:
+        """Label of each identity id."""
+        return pq.read_table(self._need("ingestion").path("identities.parquet"), columns=["label"])["label"]
+
+    def _need(self, stage: StageName) -> Artifact:
+        if stage not in self._artifacts:
+            made_from = self._artifacts["training"].manifest.inputs[stage].key
+            raise ArtifactMissingError(f"{self.model} was made from {stage}/{made_from[:12]}, which was removed")
+        return self._artifacts[stage]

@@ -1,7 +1,9 @@
-"""The thresholds that evaluation has found for a model, and how well they did."""
+"""Thresholds that evaluation found for a model: same or different, known or unknown."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gif_core.artifacts import Artifact
 from gif_core.protocols import flags_of, read_identification, read_scores
@@ -13,32 +15,40 @@ ORIGINS = {"new": "new images", "training": "images of the training"}
 
 @dataclass(frozen=True, slots=True)
 class PairThreshold:
-    """Where evaluation drew the line between same and different, and how well that went."""
+    """The threshold between same and different that evaluation found on a set of pairs, and its error rates."""
 
     set: str
     pairs: int
     flip: bool
     distance: float
-    """Squared distance of features of unit length below which two images are of one person."""
+    """Squared distance of features of unit length below which two images show one identity."""
     accuracy: float
     far: float
 
     @property
     def cosine(self) -> float:
-        """The same as a cosine, above which they are."""
+        """The same threshold as a cosine: two images show one identity above it."""
         return 1 - self.distance / 2
 
 
-def pair_threshold(scores: Path, name: str | None = None) -> PairThreshold:
-    """That of a set of pairs in `scores.json`; without a name of held-out identities, or else of the first set."""
+def pair_thresholds(scores: Path) -> dict[str, PairThreshold]:
+    """The thresholds of all sets of pairs in `scores.json`, those of held-out identities first."""
     sets = read_scores(scores)
-    measured = {title: found for title, found in sets.items() if "threshold_far" in found["systems"].get("model", {})}
-    ranked = sorted(measured, key=lambda title: measured[title]["kind"] != "held_out")
-    if (name is not None and name not in measured) or not ranked:
-        known = f"there are: {', '.join(ranked)}" if ranked else "there is none; evaluation.sets makes them"
+    measured = [title for title, found in sets.items() if "threshold_far" in found["systems"].get("model", {})]
+    measured.sort(key=lambda title: sets[title]["kind"] != "held_out")
+    return {title: _pair_threshold(title, sets[title]) for title in measured}
+
+
+def choose_threshold(thresholds: Mapping[str, PairThreshold], name: str | None = None) -> PairThreshold:
+    """The threshold of the set `name`, or of the first set."""
+    if (name is not None and name not in thresholds) or not thresholds:
+        known = f"there are: {', '.join(thresholds)}" if thresholds else "there is none; evaluation.sets makes them"
         raise GifError(f"no pairs {name or ''} were verified with this model, so there is no threshold; {known}")
-    title = name or ranked[0]
-    found, metrics = measured[title], measured[title]["systems"]["model"]
+    return thresholds[name or next(iter(thresholds))]
+
+
+def _pair_threshold(title: str, found: Mapping[str, Any]) -> PairThreshold:
+    metrics = found["systems"]["model"]
     return PairThreshold(
         title,
         found["pairs"],
@@ -71,19 +81,19 @@ class Calibration:
         return None if self.missing else score >= self.threshold
 
     def describe(self) -> str:
-        """A sentence for identities."""
+        """One sentence: from which score on an identity counts as known, and the error rates there."""
         if self.missing:
-            return f"Nobody can be told to be unknown: {self.missing}."
+            return f"There is no threshold between known and unknown identities: {self.missing}."
         score = "the logarithm of the probability of the code" if self.method == "codes" else "z·h"
         return (
-            f"Known from {score} = {self.threshold:.3f} on: no more than {self.fpir:.1%} of {self.counts} who are not "
+            f"Known from {score} = {self.threshold:.3f} on: no more than {self.fpir:.1%} of {self.counts} that are not "
             f"enrolled reach it, and {self.fnir:.1%} of {self.origin} of enrolled identities miss it or are taken for "
-            "somebody else."
+            "another identity."
         )
 
 
 def read_calibration(evaluation: Artifact | None, method: Method) -> Calibration:
-    """What evaluation has found out about this way, if it has."""
+    """The threshold that evaluation found for `method`, or why there is none."""
     about = read_identification(evaluation) if evaluation else None
     if about is None:
         return Calibration(method, "this model was not evaluated with identification; 'gif run --from evaluation' does")

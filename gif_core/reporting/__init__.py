@@ -19,7 +19,6 @@ __all__ = [
     "Scored",
     "Table",
     "find_comparable",
-    "find_evaluation",
     "headline_rows",
     "load_beside",
     "load_run",
@@ -34,6 +33,6 @@ if TYPE_CHECKING:
     from gif_core.reporting.head_cost import size_of_rows
     from gif_core.reporting.headlines import headline_rows
     from gif_core.reporting.page import write_comparison, write_report
-    from gif_core.reporting.scored_runs import Scored, find_comparable, find_evaluation, load_beside, load_run
+    from gif_core.reporting.scored_runs import Scored, find_comparable, load_beside, load_run
 else:
     __getattr__ = lazy_imports(__name__)

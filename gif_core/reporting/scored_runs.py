@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactMissingError, ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactMissingError, ArtifactStore, with_ancestors
 from gif_core.protocols import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
 from gif_core.reporting.head_cost import code_dimension, size_of_head
 from gif_core.runtime import flag_words
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
-from schemas.stages import SEEDED, STAGES, VERSIONS, StageName
+from schemas.stages import SEEDED, VERSIONS, StageName
 from schemas.training import TrainingConfig
 
 logger = logging.getLogger(__name__)
@@ -80,20 +80,10 @@ def find_comparable(store: ArtifactStore, scored: Scored, most: int = MOST_BESID
     return found
 
 
-def find_evaluation(store: ArtifactStore, training: str) -> str:
-    """Return the key of the newest evaluation of a model."""
-    for manifest in store.manifests("evaluation"):
-        if "training" in manifest.inputs and manifest.inputs["training"].key == training:
-            return manifest.key
-    raise ArtifactMissingError(
-        f"training/{training[:12]} has no scores in {store.storage.url}: run its configuration with --from evaluation"
-    )
-
-
 def load_run(store: ArtifactStore, key: str) -> ScoredRun:
     """Load an evaluation and the manifests of all artifacts it was made from."""
     artifact = store.open(store.ref("evaluation", key))
-    lineage = _lineage(store, artifact.manifest)
+    lineage = {stage: each.manifest for stage, each in with_ancestors(store, artifact).items()}
     if "training" not in lineage:
         raise ArtifactMissingError(f"the model of {artifact.ref} is no longer in {store.storage.url}")
     scores, ways = _read_metrics(artifact)
@@ -129,25 +119,6 @@ def _measurement(evaluation: Manifest, found: Mapping[str, Any], system: str, gi
     words = ", ".join([found["protocol"], *flag_words(flags_of(found, system))])
     drawn = [evaluation.inputs["ingestion"].key, *(evaluation.settings.get(name) for name in ("pairs", "seed"))]
     return Measurement(words, json.dumps([given, drawn if found["kind"] in OF_THE_FACES else None], sort_keys=True))
-
-
-def _lineage(store: ArtifactStore, manifest: Manifest) -> dict[StageName, Manifest]:
-    """Return an artifact and everything it was made from, in the order of the stages, without removed artifacts."""
-    found: dict[StageName, Manifest] = {manifest.stage: manifest}
-    waiting = [manifest]
-    while waiting:
-        for stage, source in waiting.pop().inputs.items():
-            if stage not in found and (made := _read(store, stage, source.key)):
-                found[stage] = made
-                waiting.append(made)
-    return {stage: found[stage] for stage in STAGES if stage in found}
-
-
-def _read(store: ArtifactStore, stage: StageName, key: str) -> Manifest | None:
-    try:
-        return store.open(store.ref(stage, key)).manifest
-    except (ArtifactMissingError, ArtifactDamagedError):
-        return None
 
 
 def _collect_settings(lineage: Mapping[StageName, Manifest]) -> Settings:

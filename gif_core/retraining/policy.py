@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, artifact_key
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, artifact_key, open_input
 from gif_core.planning import stage_settings
 from gif_core.tokenization import PARQUET_FILE, check_identities
 from schemas.artifacts import ArtifactRef
@@ -38,10 +38,7 @@ class Champion:
 
 def open_champion(store: ArtifactStore, training: Artifact) -> Champion:
     """Open a model with its separation and tokenization, which must still be stored."""
-    made_from = training.manifest.inputs
-    stages: tuple[StageName, StageName] = ("separation", "tokenization")
-    separation, tokenization = (store.open(store.ref(stage, made_from[stage].key)) for stage in stages)
-    return Champion(training, separation, tokenization)
+    return Champion(training, open_input(store, training, "separation"), open_input(store, training, "tokenization"))
 
 
 def current_ingestion(store: ArtifactStore, config: RunConfig) -> ArtifactRef:
@@ -162,9 +159,8 @@ def _manifest_of(store: ArtifactStore, champion: Champion, stage: StageName) -> 
     known = {"separation": champion.separation, "tokenization": champion.tokenization}
     if stage in known:
         return known[stage]
-    source = champion.separation.manifest.inputs[stage]
     try:
-        return store.open(store.ref(stage, source.key))
+        return open_input(store, champion.separation, stage)
     except ArtifactMissingError:
         return None
 

@@ -7,6 +7,11 @@ from gif_core.artifacts import Artifact
 from gif_core.runtime import map_tensor
 
 
-def open_code_vectors(separation: Artifact) -> NDArray[np.float32]:
-    """Map H, one row per identity; it may be larger than memory."""
-    return map_tensor(separation.path("code_vectors.safetensors"), "code_vectors")
+def open_code_vectors(separation: Artifact, *, scattered: bool = False) -> NDArray[np.float32]:
+    """Map H, one row per identity; it may be larger than memory.
+
+    `scattered`: few rows are read here and there, so the file's size is checked and not its digest, which would read
+    all of it.
+    """
+    path = separation.path("code_vectors.safetensors", digest=not scattered)
+    return map_tensor(path, "code_vectors", scattered=scattered)

@@ -19,7 +19,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from gif_core.artifacts import ArtifactStore, list_runs, verify_artifacts
+from gif_core.artifacts import ArtifactStore, check_artifacts, list_runs
 from schemas.artifacts import RunRecord
 from schemas.stages import STAGES
 
@@ -90,7 +90,7 @@ def read_run(api: str, run: UUID) -> FlowRun:
 def assert_nothing_is_lost(folder: Path) -> None:
     store = ArtifactStore(str(folder / "store"))
     assert {ref.stage for ref in store.refs()} >= BEFORE
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
 
 
 def assert_it_went_on(folder: Path) -> RunRecord:

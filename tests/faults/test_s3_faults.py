@@ -16,11 +16,11 @@ from gif_core.artifacts import (
     StoreAwayError,
     StoreError,
     cache_folder,
+    check_artifacts,
     find_leftovers,
     list_runs,
     only_one,
     remove_leftovers,
-    verify_artifacts,
 )
 from gif_core.artifacts import remote as remote_module
 from gif_core.artifacts.errors import StoreRefusedError
@@ -71,7 +71,7 @@ def survives_being_away(
     ref = publish(remote, large)
     assert proxy.stops == 1
     assert "the store does not answer: trying again in" in caplog.text
-    assert [check.fault for check in verify_artifacts(remote, [ref])] == [None, None]
+    assert [check.fault for check in check_artifacts(remote, [ref])] == [None, None]
 
     forget_downloads()
     proxy.decide = once("GET", "/backbone", "stop", number=3)
@@ -121,7 +121,7 @@ def test_a_server_that_is_killed_in_the_middle_of_an_upload_and_started_again_ha
         refs = [before, publish(store, large)]
         assert first.poll() == -signal.SIGKILL
         forget_downloads()
-        assert [check.fault for check in verify_artifacts(store, refs) if check.fault] == []
+        assert [check.fault for check in check_artifacts(store, refs) if check.fault] == []
         assert store.open(refs[1]).path("backbone").read_bytes() == large
         assert nothing_stays()
         assert list(store.storage.find_uploads()) == []
@@ -141,7 +141,7 @@ def test_errors_at_a_tenth_of_all_requests_cost_time_and_nothing_else(
     forget_downloads()
     assert remote.open(refs[0]).path("backbone").read_bytes() == large
     assert remote.refs() == refs
-    assert [check.fault for check in verify_artifacts(remote, refs) if check.fault] == []
+    assert [check.fault for check in check_artifacts(remote, refs) if check.fault] == []
     assert len(proxy.seen) > 200
     proxy.decide = lambda method, path: "pass"
     assert nothing_stays()
@@ -191,7 +191,7 @@ def test_a_request_that_was_carried_out_but_whose_answer_was_lost_is_not_taken_f
     ref = publish(remote, large)
     proxy.decide = lambda method, path: "pass"
     assert remote.find("training", KEY) == ref
-    assert [check.fault for check in verify_artifacts(remote, [ref])] == [None, None]
+    assert [check.fault for check in check_artifacts(remote, [ref])] == [None, None]
 
 
 def test_what_was_created_although_the_answer_was_lost_is_ours_and_what_others_created_is_theirs(
@@ -220,9 +220,9 @@ def test_a_server_that_stays_away_is_told_with_what_to_do_and_the_next_run_compl
     monkeypatch.delenv("GIF_STORE_PATIENCE")
     patient = ArtifactStore(s3_url)
     ref = publish(patient, large)
-    assert [check.fault for check in verify_artifacts(patient, [ref])] == [None, None]
+    assert [check.fault for check in check_artifacts(patient, [ref])] == [None, None]
     remove_leftovers(patient, find_leftovers(patient, older_than=-60))
-    assert [check.fault for check in verify_artifacts(patient, [ref])] == [None, None]
+    assert [check.fault for check in check_artifacts(patient, [ref])] == [None, None]
 
 
 def test_credentials_in_the_servers_address_are_refused_and_neither_logged_nor_told_nor_stored(

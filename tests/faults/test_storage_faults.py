@@ -16,11 +16,11 @@ from gif_core.artifacts import (
     FileDamagedError,
     Storage,
     cache_folder,
+    check_artifacts,
     condemning,
     find_leftovers,
     list_runs,
     remove_leftovers,
-    verify_artifacts,
 )
 from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.errors import DiskFullError
@@ -41,7 +41,7 @@ def publish(store: ArtifactStore, content: bytes, *, replace: bool = False) -> A
 
 
 def faults(store: ArtifactStore) -> list[str]:
-    return [check.fault for check in verify_artifacts(store, store.refs()) if check.fault]
+    return [check.fault for check in check_artifacts(store, store.refs()) if check.fault]
 
 
 def forget_downloads() -> None:

@@ -96,11 +96,11 @@ def test_faces_are_shown_on_a_sheet(after_a_run, tmp_path: Path) -> None:
     assert "identity 99 has no faces" in after_a_run("faces", "show", "--identities", "99", code=2)
 
 
-def test_artifacts_are_listed_shown_verified_and_cleaned_up(after_a_run) -> None:
+def test_artifacts_are_listed_shown_checked_and_cleaned_up(after_a_run) -> None:
     assert "tokenization/" in after_a_run("artifacts", "ls")
     assert "codes.duckdb" in after_a_run("artifacts", "show", "tokenization@latest")
-    assert "0 damaged" in after_a_run("artifacts", "verify")
-    assert "0 leftovers" in after_a_run("artifacts", "gc", "--dry")
+    assert "0 damaged" in after_a_run("artifacts", "check")
+    assert "0 leftovers" in after_a_run("artifacts", "gc")
     assert "would be removed: --yes removes them" in after_a_run("artifacts", "prune", "--keep-runs", "1")
 
 
@@ -119,14 +119,14 @@ def test_runs_are_compared_in_the_terminal_and_on_a_page(after_a_run, tmp_path: 
     assert "training@latest" in page.read_text()
 
 
-def test_a_damaged_file_is_found_by_verify_and_mended_by_refresh(after_a_run) -> None:
+def test_a_damaged_file_is_found_by_check_and_mended_by_refresh(after_a_run) -> None:
     shown = after_a_run("artifacts", "show", "reporting@latest")
     folder = Path(shown.split("file://")[1].split()[0])
     report = next(folder.glob("*/report.html"))
     report.write_bytes(report.read_bytes().replace(b"a", b"b", 1))
-    assert "1 damaged" in after_a_run("artifacts", "verify", code=1)
+    assert "1 damaged" in after_a_run("artifacts", "check", code=1)
     after_a_run("run", "--config", "run.yaml", "--refresh", "reporting")
-    assert "0 damaged" in after_a_run("artifacts", "verify")
+    assert "0 damaged" in after_a_run("artifacts", "check")
 
 
 def test_config_is_shown_checked_and_documented(gif) -> None:
@@ -147,7 +147,7 @@ def test_config_is_shown_checked_and_documented(gif) -> None:
         (["run", "--config", "run.yaml", "--seed", "1"], "No such option"),
         (["artifacts", "show", "nothing"], "names 0 artifacts"),
         (["compare", "1999"], "name at least two runs"),
-        (["compare", "1999", "2000"], "'1999' names 0 artifacts"),
+        (["compare", "1999", "2000"], "there is no model '1999'"),
         (["sql", "--run", "1999", "SELECT 1"], "there is no run"),
         (
             ["run", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry"],

@@ -83,7 +83,7 @@ def test_find_goes_from_code_and_from_prefix_to_identity(gif: Gif) -> None:
 
 def test_extend_writes_old_and_new_codes_and_leaves_the_old_ones(gif: Gif) -> None:
     file = write_new(AXES[[1, 2]] * 7, image=["a/anna.jpg", "a/bert.jpg"])
-    assert "2 new identities, 5 as they were; 2 codes are free" in gif(
+    assert "2 new identities, 5 unchanged; 2 codes are free" in gif(
         "codes", "extend", "--vectors", file, "--out", "more"
     )
     codes, shape = read_codes(Path("more/codes.duckdb"))
@@ -112,14 +112,14 @@ def test_a_full_tree_leaves_no_folder_and_says_what_to_do(gif: Gif) -> None:
     file = write_new(AXES[[0, 0, 0, 1, 1]])
     printed = gif("codes", "extend", "--vectors", file, "--out", "more", code=2)
     assert "the code tree is full" in printed
-    assert "range=4" in printed
+    assert "vocab_size=4" in printed
     assert not Path("more").exists()
 
 
 def test_mistakes_are_told(gif: Gif) -> None:
     assert "identity id 5, 7" in gif("codes", "show", "--identities", "5,0,7", code=2)
     assert "label nobody" in gif("codes", "show", "--labels", "nobody", code=2)
-    assert "nobody's code is 0.2" in gif("codes", "find", "0.2", code=2)
+    assert "no code is 0.2" in gif("codes", "find", "0.2", code=2)
     assert "2 tokens, not 3" in gif("codes", "find", "0.1.2", code=2)
     assert "give numbers, such as 3.14" in gif("codes", "find", "0,1", code=2)
     assert "no codes.duckdb in nowhere" in gif("codes", "show", "--table", "nowhere", code=2)

@@ -54,7 +54,7 @@ def exported(path: Path, weights: dict[str, torch.Tensor]) -> bool:
 
 def test_a_tagged_model_is_exported_for_torch(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     for name in ("latest", "training@latest"):
-        assert "my.pth: " in gif("export", "torch", name, "--out", "my.pth")
+        assert "my.pth: " in gif("export", "torch", "--model", name, "--out", "my.pth")
         assert exported(tmp_path / "my.pth", weights)
 
 
@@ -71,10 +71,9 @@ def test_the_champion_is_exported_unless_another_model_is_named(
     promote(store, champion, because="in use")
     gif("export", "torch", *out)
     assert exported(tmp_path / "my.pth", weights), "whatever was trained last"
-    for named in (("333",), ("latest",), ("--run", run)):
-        gif("export", "torch", *named, *out)
+    for named in ("333", "latest", run):
+        gif("export", "torch", "--model", named, *out)
         assert not exported(tmp_path / "my.pth", weights)
-    assert "give --run or ARTIFACT, not both" in gif("export", "torch", "333", "--run", run, *out, code=2)
 
 
 @pytest.mark.parametrize("format", ["torch", "onnx"])
@@ -102,7 +101,7 @@ def test_a_folder_that_is_not_there_is_told_before_the_model_is_looked_for(
 
 def test_an_exported_model_can_be_the_encoder(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     (tmp_path / "face.jpg").write_bytes(draw_jpeg(0, 1, 0))
-    gif("export", "torch", "latest", "--out", "my.pth")
+    gif("export", "torch", "--model", "latest", "--out", "my.pth")
     encoder = ("--encoder", "backbone", "--model", "iresnet_tiny", "--pretrained", "my.pth")
     assert "first of 16 numbers" in gif("encode", "face.jpg", *encoder)
 
@@ -110,7 +109,7 @@ def test_an_exported_model_can_be_the_encoder(gif: Gif, tmp_path: Path, weights:
 def test_a_model_by_its_key_is_exported_as_onnx(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    assert "onnxruntime: " in gif("export", "onnx", "training/111", "--out", "my.onnx")
+    assert "onnxruntime: " in gif("export", "onnx", "--model", "training/111", "--out", "my.onnx")
     assert (tmp_path / "my.onnx").stat().st_size > 4 * sum(value.numel() for value in weights.values())
 
 
@@ -119,6 +118,6 @@ def test_help_says_what_onnx_needs(gif: Gif) -> None:
 
 
 def test_what_is_no_model_is_refused(gif: Gif, tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
-    printed = gif("export", "torch", "separation/222", "--out", "my.pth", code=2)
-    assert "is not a trained model: name an artifact of the stage training" in printed
+    printed = gif("export", "torch", "--model", "separation/222", "--out", "my.pth", code=2)
+    assert "is not a trained model: name a tag such as champion, training/KEY" in printed
     assert not (tmp_path / "my.pth").exists()

@@ -107,8 +107,8 @@ def expected(ids: list[int], split: str = "identities") -> list[list[int]]:
         (["--code", "2.1"], [5], "1 of 1 identities"),
         (["--code", "1", "--rows", "1"], [2], "1 of 2 identities"),
         (["--rows", "4"], [0, 1, 2, 3], "4 of 6 identities"),
-        (["--key", "bbbb", "--identities", "3"], [3], "1 of 6 identities"),
-        (["--key", "ingestion/aaaa", "--rows", "2"], [0, 1], "2 of 6 identities"),
+        (["--faces", "bbbb", "--identities", "3"], [3], "1 of 6 identities"),
+        (["--faces", "ingestion/aaaa", "--rows", "2"], [0, 1], "2 of 6 identities"),
     ],
 )
 def test_a_sheet_shows_the_identities_who_were_asked_for(
@@ -127,7 +127,7 @@ def test_a_sheet_names_all_identities_and_their_codes(gif: Gif, monkeypatch: pyt
     seen = []
     monkeypatch.setattr("flows.cli.faces.contact_sheet", lambda *arguments: seen.append(arguments[3]) or b"")
     gif("faces", "show", "--identities", "3")
-    gif("faces", "show", "--identities", "3", "--key", "bb")
+    gif("faces", "show", "--identities", "3", "--faces", "bb")
     gif("faces", "show", "--identities", "2", "--held-out")
     assert seen == [
         [["identities/3", "identity 3", "code 1.1"]],
@@ -149,19 +149,19 @@ def test_the_name_of_the_file_says_how_the_sheet_is_encoded(gif: Gif) -> None:
         (["show", "--identities", "99"], "identity 99 has no faces here; there are 0 to 5"),
         (["show", "--identities", "-1"], "identity -1 has no faces"),
         (["show", "--identities", "a"], "--identities a: give numbers, such as 3,14"),
-        (["show", "--labels", "nobody,identities/1"], "nobody here has the label nobody;"),
-        (["show", "--code", "7"], "nobody's code begins with 7"),
+        (["show", "--labels", "nobody,identities/1"], "no identity here has the label nobody;"),
+        (["show", "--code", "7"], "no code begins with 7"),
         (["show", "--code", "0.0.0"], "a code of this run has 2 tokens, not 3"),
         (["show", "--code", "1,2"], "--code 1,2: give numbers, such as 3.14"),
-        (["show", "--code", "1", "--key", "bb"], "codes are known for the identities that a run has tokenized"),
+        (["show", "--code", "1", "--faces", "bb"], "codes are known for the identities that a run has tokenized"),
         (["show", "--code", "1", "--held-out"], "codes are known for the identities that a run has tokenized"),
         (["show", "--code", "1", "--identities", "1"], "give one of --identities, --labels and --code"),
-        (["show", "--key", "aa", "--run", "2"], "give --run or --key, not both"),
-        (["show", "--key", "dd"], "names 0 artifacts"),
-        (["show", "--key", "tokenization/cc"], "tokenization/cccccccccccc holds no faces"),
-        (["show", "--key", "bb", "--held-out"], "keeps nobody aside"),
+        (["show", "--faces", "aa", "--run", "2"], "give --run or --faces, not both"),
+        (["show", "--faces", "dd"], "names 0 artifacts"),
+        (["show", "--faces", "tokenization/cc"], "tokenization/cccccccccccc holds no faces"),
+        (["show", "--faces", "bb", "--held-out"], "has no held-out identities"),
         (["show", "--out", "sheet.gif"], "the file name of a sheet must end in .jpg, .jpeg, .png"),
-        (["export", "--format", "bin", "--out", "o", "--key", "bb"], "keeps nobody aside"),
+        (["export", "--format", "bin", "--out", "o", "--faces", "bb"], "has no held-out identities"),
         (["export", "--format", "folder", "--out", "o", "--pairs", "5"], "--pairs and --seed are for --format bin"),
         (["export", "--format", "zip", "--out", "o"], "is not one of"),
     ],
@@ -197,7 +197,7 @@ def test_a_folder_has_one_encoded_name_per_person(gif: Gif) -> None:
 
 
 def test_webdataset_has_the_faces_of_any_artifact(gif: Gif) -> None:
-    gif("faces", "export", "--format", "webdataset", "--key", "bb", "--out", "out")
+    gif("faces", "export", "--format", "webdataset", "--faces", "bb", "--out", "out")
     with tarfile.open("out/faces-000000.tar") as tar:
         assert len(tar.getnames()) == 3 * 24
         assert json.load(tar.extractfile("000000023.json")) == {"label": "identities/5", "identity_id": 5}

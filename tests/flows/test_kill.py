@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gif_core.artifacts import ArtifactStore, find_leftovers, list_runs, remove_leftovers, verify_artifacts
+from gif_core.artifacts import ArtifactStore, check_artifacts, find_leftovers, list_runs, remove_leftovers
 from gif_core.artifacts.attempts import MARKER
 from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, StageName
@@ -68,13 +68,13 @@ def test_a_kill_in_any_stage_loses_nothing_and_the_same_command_completes(
     for number, stage in enumerate(STAGES):
         kill_in(stage, tmp_path / "store", lambda: start_gif(*command))
         assert {ref.stage for ref in store.refs()} == set(STAGES[:number])
-        assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+        assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
         assert (list_runs(store)[0].state, list_runs(store)[0].current) == ("interrupted", stage)
 
     last = start_gif(*command)
     last.join(300)
     assert last.exitcode == 0
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
     record = list_runs(store)[0]
     assert {stage for stage, done in record.stages.items() if done.action == "reused"} == set(STAGES[:-1])
 
@@ -110,10 +110,10 @@ def test_a_kill_of_a_run_on_an_s3_store_loses_nothing_and_the_same_command_compl
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert list_runs(store)[0].state == "interrupted"
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
     assert start(tmp_path, **settings).wait(300) == 0, (tmp_path / "gif.log").read_text()
     assert {ref.stage for ref in store.refs()} == set(STAGES)
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
     remove_leftovers(store, find_leftovers(store))
     assert [path for kind in ("drafts", "partial") for path in (tmp_path / "cache" / kind).glob("*")] == []
     assert list(store.storage.find("leases")) == []

@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import LogFilter
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.credentials import NAMES, CredentialsError, load_credentials
-from gif_core.artifacts import ArtifactStore, find_leftovers, list_runs, verify_artifacts
+from gif_core.artifacts import ArtifactStore, check_artifacts, find_leftovers, list_runs
 from gif_core.artifacts.leases import LEASES
 from schemas.stages import STAGES
 
@@ -79,7 +79,7 @@ def test_two_runs_of_one_configuration_at_once_compute_each_stage_once_and_both_
         assert actions == ["computed", "reused"], stage
     assert "is being computed by another run" in "".join(finished.printed[:2])
     assert list(finished.store.storage.find(LEASES)) == []
-    assert [check.fault for check in verify_artifacts(finished.store, finished.store.refs()) if check.fault] == []
+    assert [check.fault for check in check_artifacts(finished.store, finished.store.refs()) if check.fault] == []
     assert find_leftovers(finished.store, older_than=-60) == []
 
 

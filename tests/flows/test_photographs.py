@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.pipeline import gif
-from gif_core.artifacts import ArtifactStore, verify_artifacts
+from gif_core.artifacts import ArtifactStore, check_artifacts
 from schemas.loading import load_config
 from schemas.stages import STAGES
 
@@ -26,7 +26,7 @@ def test_a_folder_of_photographs_goes_through_the_whole_pipeline(
     store = ArtifactStore(config.store)
     artifacts = {ref.stage: store.open(ref) for ref in store.refs()}
     assert artifacts.keys() == set(STAGES)
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
     faces = artifacts["ingestion"]
     assert faces.manifest.metrics["images"] == len(list(PHOTOGRAPHS.glob("*/*.jpg")))
     identities = [

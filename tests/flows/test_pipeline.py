@@ -24,11 +24,11 @@ from gif_core.artifacts import (
     Artifact,
     ArtifactMissingError,
     ArtifactStore,
+    check_artifacts,
     find_leftovers,
     find_run,
     list_runs,
     list_tags,
-    verify_artifacts,
 )
 from gif_core.protocols import read_scores
 from gif_core.runtime import percent
@@ -203,7 +203,7 @@ def test_codes_are_unique_and_no_cluster_is_above_its_capacity(finished: RunConf
 
 def test_every_stored_file_is_what_its_manifest_says(finished: RunConfig) -> None:
     store = ArtifactStore(finished.store)
-    checks = list(verify_artifacts(store, store.refs()))
+    checks = list(check_artifacts(store, store.refs()))
     assert len(checks) > len(STAGES)
     assert [check for check in checks if check.fault] == []
 

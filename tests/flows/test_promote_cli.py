@@ -48,46 +48,47 @@ def tagged(store: ArtifactStore) -> str:
 def test_a_run_or_a_model_is_promoted_by_hand_with_its_reason(store: ArtifactStore, run_gif: Gif) -> None:
     run = add_run(store, A)
     assert (
-        run_gif("promote", run, "--because", "first model") == f"training/{A[:12]} is the champion now (decision 1)\n"
+        run_gif("promote", "--model", run, "--because", "first model")
+        == f"training/{A[:12]} is the champion now (decision 1)\n"
     )
-    run_gif("promote", f"training/{B[:5]}")
+    run_gif("promote", "--model", f"training/{B[:5]}")
     assert tagged(store) == B
     first, second = read_history(store)
     assert (first.kind, first.because, first.run_id, first.ingestion) == ("by_hand", "first model", run, A)
     assert (second.before, second.champion, second.because) == (A, B, "by hand")
-    assert "is the champion already" in run_gif("promote", "training@champion", code=2)
+    assert "is the champion already" in run_gif("promote", "--model", "training@champion", code=2)
 
 
 def test_rollback_goes_back_to_the_champion_before_and_to_one_that_is_named(store: ArtifactStore, run_gif: Gif) -> None:
     for key in (A, B, C):
-        run_gif("promote", f"training/{key}")
+        run_gif("promote", "--model", f"training/{key}")
     printed = run_gif("rollback", "--because", "false matches")
     assert printed == f"training/{B[:12]} is the champion again (decision 4)\n"
     assert tagged(store) == B
-    run_gif("rollback", "--to", f"training/{A[:8]}")
+    run_gif("rollback", "--model", f"training/{A[:8]}")
     assert tagged(store) == A
     assert "no champion before the one in use" in run_gif("rollback", code=2)
 
 
 def test_the_history_is_shown_the_newest_first(store: ArtifactStore, run_gif: Gif) -> None:
     assert "there is no champion" in run_gif("champion", code=2)
-    run_gif("promote", f"training/{A}", "--because", "the [first] one")
-    run_gif("promote", f"training/{B}")
+    run_gif("promote", "--model", f"training/{A}", "--because", "the [first] one")
+    run_gif("promote", "--model", f"training/{B}")
     printed = run_gif("champion")
-    assert printed.startswith(f"training/{B[:12]} is the champion; use it with --key champion")
+    assert printed.startswith(f"training/{B[:12]} is the champion; use it with --model champion")
     assert "the [first] one" in printed
     assert printed.index("by hand") < printed.index("the [first] one")
 
 
 def test_what_is_not_a_model_is_told(store: ArtifactStore, run_gif: Gif) -> None:
-    assert "names 0 artifacts" in run_gif("promote", "training/ffff", code=2)
-    assert "there is no tag" in run_gif("promote", "evaluation@latest", code=2)
-    assert "was never champion" in run_gif("rollback", "--to", f"training/{A}", code=2)
+    assert "names 0 artifacts" in run_gif("promote", "--model", "training/ffff", code=2)
+    assert "there is no tag" in run_gif("promote", "--model", "evaluation@latest", code=2)
+    assert "was never champion" in run_gif("rollback", "--model", f"training/{A}", code=2)
 
 
 def test_decisions_can_be_asked_with_sql(store: ArtifactStore, run_gif: Gif) -> None:
     add_run(store, C)
-    run_gif("promote", f"training/{A}")
+    run_gif("promote", "--model", f"training/{A}")
     row = Compared(set="LFW", metric="accuracy", champion=0.9, challenger=0.95, low=0.01, high=0.09)
     record_verdict(store, "champion", champion=A, challenger=B, promoted=True, because="better", metrics=(row,))
     asked = "SELECT number, kind, champion, because FROM decisions ORDER BY number"

@@ -16,6 +16,7 @@ import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
+from flows.cli.recognition import By
 from gif_core.artifacts import Artifact, ArtifactStore, begin_run, move_tag, resolve, save_run
 from gif_core.backbones import build_backbone, embed_images
 from gif_core.evaluation import SetResult, pair_metrics, write_scores
@@ -25,6 +26,7 @@ from gif_core.ingestion import ingest
 from gif_core.protocols import draw_pairs, pair_distances, verify_distances
 from gif_core.protocols.sets.synthetic import FIRST_IDENTITY
 from gif_core.readers import open_reader
+from gif_core.recognition import METHODS
 from gif_core.retraining import promote
 from gif_core.synthetic import draw_face, draw_jpeg, find_landmarks
 from gif_core.tokenization import CodeShape, draw_codes, write_code_table
@@ -130,7 +132,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gif(work: Path, monkeypatch: pytest.MonkeyPatch, run_gif: Gif) -> Gif:
     monkeypatch.chdir(work)
     monkeypatch.setenv("GIF_STORE", str(work / "store"))
-    return lambda *arguments, **given: run_gif(*arguments, "--key", "latest", **given)
+    return lambda *arguments, **given: run_gif(*arguments, "--model", "latest", **given)
 
 
 @pytest.fixture
@@ -212,7 +214,7 @@ def test_verify_answers_by_the_threshold_of_evaluation(gif: Gif, work: Path) -> 
         answer = json.loads(gif("verify", "identities-0.jpg", other, "--json"))
         assert answer["same"] == (answer["cosine"] > answer["threshold"])
     printed = gif("verify", "identities-0.jpg", "identities-0.jpg")
-    assert "the same person: cosine 1.000" in printed
+    assert "the same identity: cosine 1.000" in printed
     assert "pairs of held_out accuracy is" in printed
     assert "there are: held_out" in gif("verify", "identities-0.jpg", "identities-1.jpg", "--set", "LFW", code=2)
 
@@ -235,10 +237,13 @@ def test_images_are_aligned_by_their_landmarks(gif: Gif, work: Path) -> None:
 def test_mistakes_are_told(gif: Gif, work: Path) -> None:
     (work / "text.jpg").write_text("no image")
     assert "text.jpg: not a JPEG" in gif("identify", "text.jpg", code=2)
-    assert "--by sight: there are codes, reranked, exhaustive" in gif(
+    assert "'sight' is not one of 'reranked', 'codes', 'exhaustive'" in gif(
         "identify", "identities-0.jpg", "--by", "sight", code=2
     )
-    assert "give --run or --key, not both" in gif("embed", "identities-0.jpg", "--run", "1", code=2)
+
+
+def test_the_ways_offered_are_those_of_the_gallery() -> None:
+    assert {way.value for way in By} == set(METHODS)
 
 
 def test_the_champion_is_used_unless_another_model_is_named(
@@ -262,8 +267,8 @@ def test_the_champion_is_used_unless_another_model_is_named(
     assert used() == newer.key, "without a champion the newest run's"
     promote(store, champion, because="in use")
     assert used() == champion.ref.key
-    assert used("--run", run) == used("--key", "ffff") == newer.key
-    told = run_gif("verify", "identities-0.jpg", "identities-1.jpg", "--run", run, code=2)
+    assert used("--model", run) == used("--model", "ffff") == newer.key
+    told = run_gif("verify", "identities-0.jpg", "identities-1.jpg", "--model", run, code=2)
     assert f"model: {newer}, of run {run}" in told
     assert "has no threshold" in told
 
@@ -292,8 +297,9 @@ def test_a_model_that_was_not_taught_codes_finds_identities_by_search_and_prints
     (answer,) = map(json.loads, printed.splitlines())
     assert answer["candidates"][0]["identity_id"] == 3
     assert {each["probability"] for each in answer["candidates"]} == {None}
-    assert "Nobody can be told to be unknown: this model was trained with training.code_weight=0" in gif(
-        "identify", "identities-3.jpg", "--by", "exhaustive"
+    assert (
+        "There is no threshold between known and unknown identities: this model was trained with training.code_weight=0"
+        in gif("identify", "identities-3.jpg", "--by", "exhaustive")
     )
 
 

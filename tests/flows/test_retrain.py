@@ -22,7 +22,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.pipeline import gif
 from flows.retrain import retrain
 from flows.training import training
-from gif_core.artifacts import Artifact, ArtifactStore, list_runs, read_history, read_tag, verify_artifacts
+from gif_core.artifacts import Artifact, ArtifactStore, check_artifacts, list_runs, read_history, read_tag
 from gif_core.artifacts.attempts import MARKER
 from gif_core.retraining import promote, should_promote
 from gif_core.separation import open_code_vectors
@@ -296,4 +296,4 @@ def test_a_killed_retraining_is_carried_on_by_the_next_and_decides_once(
     assert history[1].before == before
     assert champion(config) == history[1].champion
     kept = ArtifactStore(config.store)
-    assert [check for check in verify_artifacts(kept, kept.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(kept, kept.refs()) if check.fault] == []

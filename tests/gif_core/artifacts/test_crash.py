@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore, find_leftovers, remove_leftovers, verify_artifacts
+from gif_core.artifacts import ArtifactStore, check_artifacts, find_leftovers, remove_leftovers
 from gif_core.artifacts.attempts import MARKER
 from tests.forked import run_forked
 
@@ -61,7 +61,7 @@ def test_a_kill_at_any_file_operation_leaves_nothing_or_the_whole_artifact(
         if replace:
             publish(store, "old", replace=False)
         finished = publish_and_die(store, "new", number, replace=replace, resume=resume)
-        assert [check.fault for check in verify_artifacts(store, store.refs()) if check.fault] == []
+        assert [check.fault for check in check_artifacts(store, store.refs()) if check.fault] == []
         markers = (tmp_path / str(number)).rglob(MARKER)
         assert all(marker.read_text().startswith(f"training/{KEY}") for marker in markers), "each is there whole"
         found = store.find("training", KEY)

@@ -9,13 +9,13 @@ import pytest
 from gif_core.artifacts import (
     ArtifactStore,
     begin_run,
+    check_artifacts,
     find_champion,
     find_unneeded,
     move_tag,
     only_one,
     remove_unneeded,
     save_run,
-    verify_artifacts,
 )
 from gif_core.artifacts.pruning import StoreInUseError
 from gif_core.retraining import promote, roll_back
@@ -74,7 +74,7 @@ def test_what_no_kept_run_tag_or_champion_needs_goes_and_all_else_stays_whole(st
     gone = remove_unneeded(store, find_unneeded(store, keep_runs=1))
     assert len(store.refs()) == before - len(gone)
     assert unneeded(store) == set()
-    assert [check for check in verify_artifacts(store, store.refs()) if check.fault] == []
+    assert [check for check in check_artifacts(store, store.refs()) if check.fault] == []
     roll_back(store, because="x")
     champion = find_champion(store)
     assert champion

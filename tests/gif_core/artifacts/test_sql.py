@@ -10,8 +10,6 @@ from gif_core.artifacts import (
     ArtifactStore,
     MetricsWriter,
     begin_run,
-    open_database,
-    query,
     save_run,
 )
 from gif_core.artifacts.sql import QueryError
@@ -91,7 +89,7 @@ def store(tmp_path: Path) -> ArtifactStore:
 def test_every_table_answers_for_a_run_and_all_it_was_made_from(
     store: ArtifactStore, text: str, rows: list[dict[str, object]]
 ) -> None:
-    assert query(open_database(store), text).to_pylist() == rows
+    assert store.sql(text).to_pylist() == rows
 
 
 @pytest.mark.parametrize(
@@ -115,10 +113,9 @@ def test_nothing_can_be_written_and_no_other_file_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    database = open_database(store)
     with pytest.raises(QueryError):
-        query(database, text)
-    assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+        store.sql(text)
+    assert store.sql("SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -131,33 +128,32 @@ def test_codes_of_a_store_without_a_table_of_quality_answer_all_the_same(store: 
         begin_run(store, load_config("demo")),
         stages={"tokenization": StageRecord(key=ref.key, action="computed", seconds=1)},
     )
-    database = open_database(store)
-    assert query(database, "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    assert store.sql("SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
     with pytest.raises(QueryError, match="code_quality does not exist"):
-        query(database, "FROM code_quality")
+        store.sql("FROM code_quality")
 
 
 def test_a_wrong_query_gets_duckdbs_own_words(store: ArtifactStore) -> None:
     with pytest.raises(QueryError, match=r"(?s)Referenced column \"c9\" not found.*c1"):
-        query(open_database(store), "SELECT c9 FROM codes")
+        store.sql("SELECT c9 FROM codes")
 
 
 def test_a_query_that_fails_while_it_runs_gets_duckdbs_own_words(store: ArtifactStore) -> None:
     with pytest.raises(QueryError, match="Could not convert string"):
-        query(open_database(store), "SELECT CAST(label AS INT) FROM codes")
+        store.sql("SELECT CAST(label AS INT) FROM codes")
 
 
 def test_a_run_that_failed_early_does_not_hide_the_codes_of_the_one_before(store: ArtifactStore) -> None:
     record = begin_run(store, load_config("demo"))
     save_run(store, record, stages={"ingestion": StageRecord(key="0" * 64, action="reused", seconds=1)})
-    assert query(open_database(store), "SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    assert store.sql("SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
 
 
 def test_asking_before_any_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactMissingError, match="there is no run yet"):
-        open_database(ArtifactStore(str(tmp_path)))
+        ArtifactStore(str(tmp_path)).sql("SELECT 1")
 
 
 def test_asking_for_an_unknown_run_says_so(store: ArtifactStore) -> None:
     with pytest.raises(ArtifactMissingError, match="there is no run '1999'"):
-        open_database(store, "1999")
+        store.sql("SELECT 1", run="1999")

@@ -17,7 +17,7 @@ from gif_core.artifacts import (
     artifact_key,
     attempts,
     cache_folder,
-    verify_artifacts,
+    check_artifacts,
 )
 from gif_core.artifacts.artifact import Origins
 from schemas.artifacts import ArtifactRef, MadeFrom
@@ -134,7 +134,7 @@ def test_finished_files_are_stored_while_others_are_still_written(store: Artifac
         ref = store.publish(draft)
     assert store.open(ref).names() == ["a.arrow", "b.arrow", "codes.txt"]
     assert store.open(ref).path("a.arrow").read_text() == "finished"
-    assert [check.fault for check in verify_artifacts(store, [ref])] == [None] * 3
+    assert [check.fault for check in check_artifacts(store, [ref])] == [None] * 3
 
 
 def test_a_failed_attempt_that_was_stored_in_part_leaves_nothing_in_the_store(store: ArtifactStore) -> None:
@@ -157,7 +157,7 @@ def test_files_carried_over_from_another_artifact_are_its_own_from_then_on(store
     assert new.stored("codes.txt").sha256 == old.stored("codes.txt").sha256
     store.remove(old.ref)
     assert store.find("tokenization", OTHER_KEY)
-    assert [check.fault for check in verify_artifacts(store, [new.ref]) if check.fault] == []
+    assert [check.fault for check in check_artifacts(store, [new.ref]) if check.fault] == []
 
 
 def test_the_second_writer_of_a_key_adopts_the_first_ones_artifact(store: ArtifactStore) -> None:

@@ -12,13 +12,13 @@ from gif_core.artifacts import (
     ArtifactMissingError,
     ArtifactStore,
     PartStore,
+    check_artifacts,
     find_leftovers,
     list_tags,
     move_tag,
     read_tag,
     remove_leftovers,
     resolve,
-    verify_artifacts,
 )
 from gif_core.artifacts.attempts import attempt_name, this_host
 from gif_core.artifacts.gc import DAY, SMALL_FILES
@@ -68,11 +68,11 @@ def test_verification_names_every_damaged_file_and_no_other(store: ArtifactStore
     good, bad = publish(store, "a" * 64), publish(store, "b" * 64)
     path = store.open(bad).manifest.files[0].path
     store.storage.replace(f"training/{bad.key}/{path}", b"something else")
-    checks = {(check.artifact, check.name): check.fault for check in verify_artifacts(store, [good, bad])}
+    checks = {(check.artifact, check.name): check.fault for check in check_artifacts(store, [good, bad])}
     assert checks[str(good), "model.txt"] is None
     assert "sha256" in str(checks[str(bad), "model.txt"])
     store.storage.remove(f"training/{bad.key}/{path}")
-    assert [check.fault for check in verify_artifacts(store, [bad])] == ["it is missing"]
+    assert [check.fault for check in check_artifacts(store, [bad])] == ["it is missing"]
 
 
 def test_leftovers_of_the_dead_go_and_work_in_progress_stays(tmp_path: Path) -> None:
@@ -198,4 +198,4 @@ def test_a_kill_while_a_manifest_is_replaced_leaves_the_artifact_and_nothing_els
     assert len(files_of(store) - whole) == 1
     remove_leftovers(store, find_leftovers(store))
     assert files_of(store) == whole
-    assert [check.fault for check in verify_artifacts(store, [ref])] == [None]
+    assert [check.fault for check in check_artifacts(store, [ref])] == [None]

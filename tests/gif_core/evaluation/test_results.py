@@ -10,7 +10,7 @@ from gif_core.artifacts import ArtifactStore
 from gif_core.evaluation import SetResult, write_scores
 from gif_core.protocols import ScoresFormatError, flags_of, read_scores
 from gif_core.protocols.scores import FORMAT
-from gif_core.recognition import open_set_metrics, pair_threshold, read_calibration
+from gif_core.recognition import open_set_metrics, pair_thresholds, read_calibration
 from gif_core.recognition.open_set import OpenSetMetrics
 
 
@@ -54,4 +54,4 @@ def test_thresholds_of_another_format_are_refused_with_what_to_do(tmp_path: Path
     with pytest.raises(ScoresFormatError, match=rf"identification\.json {words}"):
         read_calibration(evaluation, "codes")
     with pytest.raises(ScoresFormatError, match=rf"scores\.json {words}"):
-        pair_threshold(evaluation.path("scores.json"))
+        pair_thresholds(evaluation.path("scores.json"))

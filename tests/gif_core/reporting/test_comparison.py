@@ -7,19 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore, find_evaluation, find_scores
 from gif_core.evaluation import SetResult, write_scores
 from gif_core.heads import build_head
 from gif_core.protocols.scores import FORMAT
-from gif_core.reporting import (
-    Scored,
-    find_comparable,
-    find_evaluation,
-    load_beside,
-    load_run,
-    tabulate,
-    write_comparison,
-)
+from gif_core.reporting import Scored, find_comparable, load_beside, load_run, tabulate, write_comparison
 from gif_core.reporting.comparison import NOTHING, differing_settings
 from gif_core.reporting.scored_runs import Measurement, ScoredRun
 from schemas.artifacts import Manifest
@@ -218,9 +210,11 @@ def test_scores_of_another_format_say_so_and_do_not_spoil_a_report(
 
 
 def test_the_newest_scores_of_a_model_are_found(runs: dict[str, Any], store: ArtifactStore) -> None:
-    assert find_evaluation(store, runs["arcface"].inputs["training"].ref.key) == key_of(runs["arcface"])
-    with pytest.raises(ArtifactMissingError, match="has no scores"):
-        find_evaluation(store, "0" * 64)
+    model = runs["arcface"].inputs["training"]
+    evaluation = find_evaluation(store, model)
+    assert evaluation is not None
+    assert evaluation.ref.key == key_of(runs["arcface"])
+    assert find_scores(store, str(model.ref)).ref == evaluation.ref
 
 
 def test_the_report_marks_this_run_beside_the_others(runs: dict[str, Any], tmp_path: Path) -> None:
