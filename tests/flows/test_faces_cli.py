@@ -125,7 +125,7 @@ def test_a_sheet_shows_identities_who_were_kept_aside(gif: Gif) -> None:
 
 def test_a_sheet_names_all_identities_and_their_codes(gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("flows.cli.faces.contact_sheet", lambda *arguments: seen.append(arguments[3]) or b"")
+    monkeypatch.setattr("flows.cli.faces.draw_contact_sheet", lambda *arguments: seen.append(arguments[3]) or b"")
     gif("faces", "show", "--identities", "3")
     gif("faces", "show", "--identities", "3", "--faces", "bb")
     gif("faces", "show", "--identities", "2", "--held-out")

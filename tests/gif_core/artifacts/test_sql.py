@@ -10,6 +10,8 @@ from gif_core.artifacts import (
     ArtifactStore,
     MetricsWriter,
     begin_run,
+    describe_tables,
+    digests,
     save_run,
 )
 from gif_core.artifacts.sql import QueryError
@@ -90,6 +92,53 @@ def test_every_table_answers_for_a_run_and_all_it_was_made_from(
     store: ArtifactStore, text: str, rows: list[dict[str, object]]
 ) -> None:
     assert store.sql(text).to_pylist() == rows
+
+
+@pytest.fixture
+def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are digested from now on."""
+    names: list[str] = []
+
+    def note(path: Path) -> str:
+        names.append(path.name)
+        return sha256_of(path)
+
+    sha256_of = digests.sha256_of
+    monkeypatch.setattr(digests, "sha256_of", note)
+    monkeypatch.setattr(digests, "_digested", set())
+    return names
+
+
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("SELECT * FROM identities", ["identities.parquet"]),
+        ('SELECT * FROM "Vectors" AS v', ["vectors.parquet"]),
+        ("WITH nodes AS (SELECT level, nodes FROM code_quality) FROM nodes", ["quality.parquet"]),
+        ("EXPLAIN SELECT count(*) FROM held_out", ["held_out.parquet"]),
+        ("SELECT count(*) FROM identities JOIN vectors USING (identity_id)", ["identities.parquet", "vectors.parquet"]),
+        ("SELECT max(level) FROM nodes", ["codes.duckdb"]),
+        ("SELECT stage FROM artifacts", []),
+    ],
+)
+def test_a_query_opens_the_tables_it_names_and_no_others(
+    store: ArtifactStore, digested: list[str], text: str, files: list[str]
+) -> None:
+    store.sql(text)
+    assert sorted(digested) == files
+
+
+def test_the_list_of_tables_digests_no_file(store: ArtifactStore, digested: list[str]) -> None:
+    tables = dict(zip(*describe_tables(store).to_pydict().values(), strict=True))
+    assert digested == []
+    assert {"codes", "nodes", "identities", "vectors", "metrics", "artifacts", "stages"} <= tables.keys()
+    assert "label VARCHAR" in tables["identities"]
+
+
+def test_a_query_that_names_no_table_sees_all_of_them(store: ArtifactStore) -> None:
+    assert {"codes", "identities"} <= set(store.sql("SHOW TABLES")["name"].to_pylist())
+    with pytest.raises(QueryError, match=r"(?s)Table with name identites does not exist.*identities"):
+        store.sql("SELECT * FROM identites")
 
 
 @pytest.mark.parametrize(
