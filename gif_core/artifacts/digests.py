@@ -17,7 +17,7 @@ def sha256_of(path: Path) -> str:
 
 
 def check_file(path: Path, expected: StoredFile, *, digest: bool = True) -> None:
-    """Raise ArtifactDamagedError if a file is missing or its size or, with `digest`, its content is not the manifest's."""
+    """Raise ArtifactDamagedError if a file is missing or not of the manifest's size and, with `digest`, content."""
     if not path.is_file():
         raise ArtifactDamagedError(f"{path} is missing")
     status = path.stat()

@@ -105,7 +105,7 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     sha256_of = digests.sha256_of
     monkeypatch.setattr(digests, "sha256_of", note)
-    monkeypatch.setattr(digests, "_digested", set())
+    monkeypatch.setattr(digests, "_checked", set())
     return names
 
 

@@ -142,7 +142,7 @@ def test_identify_digests_code_vectors_only_where_it_reads_all_of_them(
 
     sha256_of = digests.sha256_of
     monkeypatch.setattr(digests, "sha256_of", count)
-    monkeypatch.setattr(digests, "_digested", set())
+    monkeypatch.setattr(digests, "_checked", set())
     recognizer = Recognizer.load(store, "latest", device="cpu")
     recognizer.identify(enrolled[0][0], by="reranked")
     assert {"backbone.safetensors", "head.safetensors", "codes.duckdb"} <= digested.keys()
