@@ -124,7 +124,7 @@ def check_room(name: str, folder: Path, least: float = LEAST_DISK, good: float =
         return Check(f"disk: {name}", "fail", f"{there} cannot be written to", "choose another folder, or its owner")
     if free < good:
         state: Literal["warn", "fail"] = "fail" if free < least else "warn"
-        return Check(f"disk: {name}", state, found, "free some: 'gif artifacts gc' sweeps what nobody needs")
+        return Check(f"disk: {name}", state, found, "free some: 'gif artifacts gc --yes' removes leftovers")
     return Check(f"disk: {name}", "ok", found)
 
 

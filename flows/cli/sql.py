@@ -36,8 +36,10 @@ def sql(
 ) -> None:
     """Query the tables of a run with SQL (DuckDB); nothing can be changed.
 
-    Of the run: codes, nodes, meta, code_quality, identities, held_out, quarantine, vectors, least_cohesive, metrics,
-    scores, cmc, errors. Of the whole store: artifacts, stages, decisions.
+    Tables of a run: codes, nodes, meta, code_quality, identities, held_out, quarantine,
+    vectors, least_cohesive, metrics, scores, cmc, errors.
+
+    Tables of the whole store: artifacts, stages, decisions.
 
     Examples:
       gif sql "SELECT c1, count(*) FROM codes GROUP BY c1 ORDER BY c1"
