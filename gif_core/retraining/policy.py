@@ -11,6 +11,7 @@ from gif_core.planning import stage_settings
 from gif_core.tokenization import PARQUET_FILE, check_identities
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
+from schemas.files import IDENTITIES_FILE
 from schemas.retraining import CodesChoice, CodesPolicy, Decision, TrainingPolicy
 from schemas.run import LINKS, RunConfig
 from schemas.stages import VERSIONS, StageName
@@ -61,7 +62,7 @@ def choose_codes(
     store: ArtifactStore, config: RunConfig, champion: Champion, faces: Artifact, policy: CodesPolicy
 ) -> CodesChoice:
     """Decide whether the champion's codes are extended or rebuilt, as far as known before new vectors are placed."""
-    identities = pq.read_metadata(faces.path("identities.parquet")).num_rows
+    identities = pq.read_metadata(faces.path(IDENTITIES_FILE)).num_rows
     table = champion.tokenization.manifest.metrics
     known, capacity = int(table["identities"]), int(table["vocab_size"]) ** int(table["length"])
     about = {"identities": identities, "new_identities": identities - known, "occupancy": identities / capacity}
@@ -130,7 +131,7 @@ def _fits(config: RunConfig, champion: Champion) -> bool:
 
 def _begins_with_champion(champion: Champion, faces: Artifact) -> bool:
     """Whether the identities are those of the champion's codes, in order, possibly followed by new ones."""
-    codes, identities = champion.tokenization.path(PARQUET_FILE), faces.path("identities.parquet")
+    codes, identities = champion.tokenization.path(PARQUET_FILE), faces.path(IDENTITIES_FILE)
     try:
         check_identities(codes, identities, more=True)
     except GifError:

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact
 from gif_core.runtime import map_tensor
+from schemas.files import CODE_VECTORS_FILE
 
 
 def open_code_vectors(separation: Artifact, *, scattered: bool = False) -> NDArray[np.float32]:
@@ -13,5 +14,5 @@ def open_code_vectors(separation: Artifact, *, scattered: bool = False) -> NDArr
     `scattered`: few rows are read here and there, so the file's size is checked and not its digest, which would read
     all of it.
     """
-    path = separation.path("code_vectors.safetensors", digest=not scattered)
+    path = separation.path(CODE_VECTORS_FILE, digest=not scattered)
     return map_tensor(path, "code_vectors", scattered=scattered)

@@ -17,6 +17,7 @@ from gif_core.images import Faces
 from gif_core.reporting import plots
 from gif_core.reporting.sections.inputs import Inputs, Shown
 from gif_core.tokenization import QUALITY_FILE
+from schemas.files import CODES_DUCKDB_FILE
 from schemas.run import RunConfig
 
 CODES_SHOWN: Final = 8
@@ -35,7 +36,7 @@ QUALITIES: Final = (82, 65, 50, 35, 20)
 def show_codes(config: RunConfig, inputs: Inputs) -> Shown:
     """Show the shape of the code tree, the tree, its quality and some codes."""
     tokenization = inputs["tokenization"]
-    with duckdb.connect(tokenization.path("codes.duckdb"), read_only=True) as table:
+    with duckdb.connect(tokenization.path(CODES_DUCKDB_FILE), read_only=True) as table:
         levels = table.sql(
             "SELECT level, count(*) AS clusters, any_value(capacity) AS capacity, min(size) AS smallest,"
             " median(size) AS median, max(size) AS largest, sum(size) / sum(capacity) AS fill"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from gif_core.images import Faces, draw_contact_sheet
 from gif_core.reporting import plots
 from gif_core.reporting.sections.inputs import Inputs, Shown
+from schemas.files import IDENTITIES_FILE, QUARANTINE_FILE
 from schemas.run import RunConfig
 
 IDENTITIES_SHOWN: Final = 6
@@ -20,7 +21,7 @@ FACES_SHOWN: Final = 8
 def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
     """Show images of some identities of the first shard, and the number of images per identity."""
     ingestion = inputs["ingestion"]
-    identities = pq.read_table(ingestion.path("identities.parquet"))
+    identities = pq.read_table(ingestion.path(IDENTITIES_FILE))
     counts_N = identities["num_samples"].to_numpy()
     labels = identities["label"]
     faces = Faces([ingestion.path(ingestion.names("identities-")[0])])
@@ -30,7 +31,7 @@ def show_faces(config: RunConfig, inputs: Inputs) -> Shown:
         "smallest": counts_N.min(),
         "median": np.median(counts_N),
         "largest": counts_N.max(),
-        "quarantined": pq.read_metadata(ingestion.path("quarantine.parquet")).num_rows,
+        "quarantined": pq.read_metadata(ingestion.path(QUARANTINE_FILE)).num_rows,
         "counts": plots.draw_sample_counts(counts_N),
     }
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
 from gif_core.reporting.plots import Curve
+from schemas.files import Split, identity_table
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
@@ -24,9 +25,9 @@ def read_curves(path: Path, name: str, x: str, y: str, filters: Any = None) -> d
     return {value: Curve(part[x].to_numpy(), part[y].to_numpy()) for value, part in parts.items()}
 
 
-def count_identities(ingestion: Artifact, split: str) -> dict[str, int]:
+def count_identities(ingestion: Artifact, split: Split) -> dict[str, int]:
     """Count the identities and images of a split."""
-    counts = pq.read_table(ingestion.path(f"{split}.parquet"), columns=["num_samples"])["num_samples"]
+    counts = pq.read_table(ingestion.path(identity_table(split)), columns=["num_samples"])["num_samples"]
     return {"identities": len(counts), "images": pc.sum(counts).as_py() or 0}
 
 

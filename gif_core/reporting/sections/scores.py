@@ -13,6 +13,7 @@ from gif_core.reporting import plots
 from gif_core.reporting.published import BENCHMARKS, PUBLISHED, benchmark_of, training_set_of
 from gif_core.reporting.sections.inputs import Inputs, Shown, count_identities, describe_encoder, read_curves
 from gif_core.runtime import decimal, flag_words, metric_name, percent, plain_name, set_name, thousands
+from schemas.files import CMC_FILE, ERRORS_FILE, ROC_FILE
 from schemas.run import RunConfig
 
 KINDS: Final = {
@@ -60,7 +61,7 @@ def show_published(config: RunConfig, inputs: Inputs) -> Shown:
 
 def show_errors(config: RunConfig, inputs: Inputs) -> Shown:
     """Show the most confident false matches and misses of each set, with both images of a pair."""
-    table = pq.read_table(inputs["evaluation"].path("errors.parquet"))
+    table = pq.read_table(inputs["evaluation"].path(ERRORS_FILE))
     groups = []
     for title in table["set"].unique().to_pylist():
         rows = table.filter(pc.equal(table["set"], title)).to_pylist()
@@ -120,12 +121,12 @@ def _write_metric(scores: Mapping[str, float], name: str) -> str:
 
 
 def _draw_roc(evaluation: Artifact, title: str) -> Any:
-    curves = read_curves(evaluation.path("roc.parquet"), "system", "far", "tar", [("set", "=", title)])
+    curves = read_curves(evaluation.path(ROC_FILE), "system", "far", "tar", [("set", "=", title)])
     return plots.draw_roc({plain_name(system): curve for system, curve in curves.items()}) if curves else None
 
 
 def _draw_cmc(evaluation: Artifact, title: str) -> Any:
-    curves = read_curves(evaluation.path("cmc.parquet"), "system", "rank", "share", [("set", "=", title)])
+    curves = read_curves(evaluation.path(CMC_FILE), "system", "rank", "share", [("set", "=", title)])
     return plots.draw_cmc({plain_name(system): curve for system, curve in curves.items()}) if curves else None
 
 

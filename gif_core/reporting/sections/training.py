@@ -11,6 +11,7 @@ from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.inputs import Inputs, Shown, read_curves
 from gif_core.runtime import decimal, duration, percent, thousands
 from gif_core.tokenization import CodeShape
+from schemas.files import METRICS_FILE
 from schemas.run import RunConfig
 
 TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
@@ -30,7 +31,7 @@ IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(
 def show_training(config: RunConfig, inputs: Inputs) -> Shown:
     """Show headline metrics and curves of any head."""
     manifest = inputs["training"].manifest
-    curves = read_curves(inputs["training"].path("metrics.parquet"), "name", "step", "value")
+    curves = read_curves(inputs["training"].path(METRICS_FILE), "name", "step", "value")
     tiles = [
         (write(manifest.metrics[name]), words) for name, (words, write) in TILES.items() if name in manifest.metrics
     ]
