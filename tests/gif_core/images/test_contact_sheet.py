@@ -118,5 +118,5 @@ def test_the_ending_says_how_the_sheet_is_encoded(faces: Faces, ending: str, sta
 
 
 def test_other_endings_are_refused(faces: Faces) -> None:
-    with pytest.raises(ValueError, match=r"ends in \.jpg, \.jpeg, \.png, not in '\.gif'"):
+    with pytest.raises(ValueError, match=r"end in \.jpg, \.jpeg, \.png, not in '\.gif'"):
         draw_contact_sheet(faces, [0], 2, ending=".gif")
