@@ -72,7 +72,7 @@ def test_a_stale_lease_of_a_killed_holder_blocks_nobody(store: ArtifactStore, ca
         holder.kill()
         holder.wait()
         assert make(store.storage.url, "next") == "made"
-    assert "which is gone: taking over" in caplog.text
+    assert "which has ended: taking over" in caplog.text
     assert leases_of(store) == []
     remove_leftovers(store, find_leftovers(store))
     assert store.open(store.ref("training", KEY)).path("model").read_text() == "next"
@@ -99,7 +99,7 @@ def test_a_lease_of_another_machine_is_waited_for_while_it_is_renewed_and_taken_
     assert len(renewals) == 1 + 8, "it was waited for while it was renewed in time"
     assert 2.0 < now - renewals[-1] < 3.0
     assert "otherhost-1-abc: waiting for it" in caplog.text
-    assert "otherhost-1-abc, which is gone: taking over" in caplog.text
+    assert "otherhost-1-abc, which has ended: taking over" in caplog.text
     assert leases_of(store) == []
 
 

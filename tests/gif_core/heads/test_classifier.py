@@ -279,7 +279,7 @@ def test_sampling_without_its_preparations_is_refused() -> None:
     with pytest.raises(RuntimeError, match="call begin_step before a batch"):
         head(features, labels)
     head.begin_step(labels[:1], 0)
-    with pytest.raises(RuntimeError, match="must know all its identities"):
+    with pytest.raises(RuntimeError, match="with all of its identities"):
         head(features, labels)
     with pytest.raises(ValueError, match=r"SGD and with AdamW.*, not with Adagrad"):
         head.attach(torch.optim.Adagrad(head.parameters()))
