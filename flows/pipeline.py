@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.stages import run_stages
+from flows.stages import Run, flow_store
 from gif_core.planning import select_stages
 from schemas.artifacts import RunRecord
 from schemas.loading import load_config
@@ -25,5 +25,7 @@ def gif(
         from_stage: Begin at this stage, on what the store holds.
         refresh: Make these stages again although they are stored.
     """
-    again = refresh or []
-    return run_stages(load_config(config), select_stages(only, from_stage, again), again)
+    settings = load_config(config)
+    selected = select_stages(only, from_stage, refresh or ())
+    with flow_store(settings) as store:
+        return Run.begin(store, settings, selected).go_through(settings, selected, refresh or ())

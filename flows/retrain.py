@@ -1,14 +1,12 @@
 """The flow `retrain`: new data → a challenger → champion or challenger is kept, by the rule in `promotion`."""
 
 import logging
-from functools import partial
 
 from prefect import flow
 from prefect.states import Completed
 
-from flows.credentials import load_credentials
-from flows.stages import continue_run, ending_recorded, logs_forwarded, refs_of, run_stage
-from gif_core.artifacts import ArtifactStore, begin_run, condemning, find_champion, read_history, save_run, settle
+from flows.stages import Run, flow_store
+from gif_core.artifacts import ArtifactStore, condemning, find_champion, read_history, settle
 from gif_core.retraining import (
     Champion,
     challenger_config,
@@ -20,12 +18,11 @@ from gif_core.retraining import (
     open_champion,
     record_first,
 )
-from schemas.artifacts import ArtifactRef, RunRecord
+from schemas.artifacts import ArtifactRef
 from schemas.loading import load_config
 from schemas.retraining import CodesChoice, Decision, RetrainingPolicy, RetrainingResult
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
-from tasks.results import keep_results_in
 from tasks.retraining import decide, show_result
 
 logger = logging.getLogger(__name__)
@@ -47,10 +44,7 @@ def retrain(
         force: Train and compare a challenger even if the sources have not changed.
     """
     settings = load_config(config)
-    load_credentials(settings.store)
-    store = ArtifactStore(settings.store)
-    keep_results_in(store.storage.url)
-    with logs_forwarded(), condemning(store):
+    with flow_store(settings) as store, condemning(store):
         result = _retrain(store, settings, policy, force=force)
         show_result(result)
     return Completed(message=result.message, data=result)  # type: ignore[return-value]
@@ -72,8 +66,8 @@ def _retrain(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy, 
 
 def _make_first_champion(store: ArtifactStore, config: RunConfig, policy: RetrainingPolicy) -> RetrainingResult:
     """Without a champion, run all stages and make the model champion; stored artifacts are reused."""
-    record = continue_run(store, begin_run(store, config), config, STAGES)
-    refs = refs_of(store, record)
+    run = Run.begin(store, config)
+    record, refs = run.go_through(config, STAGES), run.refs
     decision = record_first(
         store,
         policy.tag,
@@ -92,13 +86,13 @@ def _challenge(
     store: ArtifactStore, config: RunConfig, champion: Champion, policy: RetrainingPolicy, *, since: int
 ) -> RetrainingResult:
     """Train a challenger on the current sources, evaluate both models on its sets, and decide."""
-    record = continue_run(store, begin_run(store, config), config, ("ingestion", "embedding"), ends=False)
-    record, codes = _settle_codes(store, record, config, champion, policy)
-    with ending_recorded(store, record):
+    run = Run.begin(store, config)
+    run.go_through(config, ("ingestion", "embedding"), ends=False)
+    codes = _settle_codes(run, config, champion, policy)
+    with run.end_recorded():
         challenger, fine_tuned = challenger_config(config, champion, codes, policy.training)
-    scores = {"champion": _evaluate_champion(store, record, challenger, champion)}
-    record = continue_run(store, record, challenger, STAGES[STAGES.index(SEPARATION) :])
-    refs = refs_of(store, record)
+    scores = {"champion": _evaluate_champion(run, challenger, champion)}
+    record, refs = run.go_through(challenger, STAGES[STAGES.index(SEPARATION) :]), run.refs
     if refs["training"] == champion.training.ref:
         return RetrainingResult(
             outcome="nothing_new", message=f"these settings and sources produce the champion {refs['training']} again"
@@ -110,29 +104,26 @@ def _challenge(
     return _result_of(decision, models)
 
 
-def _settle_codes(
-    store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion, policy: RetrainingPolicy
-) -> tuple[RunRecord, CodesChoice]:
+def _settle_codes(run: Run, config: RunConfig, champion: Champion, policy: RetrainingPolicy) -> CodesChoice:
     """Choose between extending and rebuilding codes; extension is checked once the new vectors are placed."""
-    with ending_recorded(store, record):
-        faces = store.open(refs_of(store, record)["ingestion"])
-        choice = choose_codes(store, config, champion, faces, policy.codes)
+    store = run.store
+    with run.end_recorded():
+        choice = choose_codes(store, config, champion, store.open(run.refs["ingestion"]), policy.codes)
     if choice.action == "extend":
-        record = continue_run(store, record, extend_codes(config, champion), [SEPARATION], ends=False)
-        with ending_recorded(store, record):
-            extended = store.open(refs_of(store, record)["separation"])
-            choice = check_separation(store, choice, champion, extended, policy.codes)
+        run.go_through(extend_codes(config, champion), [SEPARATION], ends=False)
+        with run.end_recorded():
+            choice = check_separation(store, choice, champion, store.open(run.refs[SEPARATION]), policy.codes)
     logger.info("codes: %s, because %s", choice.action, choice.because)
-    return record, choice
+    return choice
 
 
-def _evaluate_champion(store: ArtifactStore, record: RunRecord, config: RunConfig, champion: Champion) -> ArtifactRef:
+def _evaluate_champion(run: Run, config: RunConfig, champion: Champion) -> ArtifactRef:
     """Evaluate the champion on the sets of the challenger; the scores are stored like any others."""
     own = {each.ref.stage: each.ref for each in (champion.separation, champion.tokenization, champion.training)}
-    at_work = record.model_copy(update={"current": "evaluation"})
-    with ending_recorded(store, at_work):
-        ref, _ = run_stage("evaluation", config, refs_of(store, record) | own, partial(save_run, store, at_work))
-    return ref
+    beside = Run(run.store, run.record.model_copy(update={"current": "evaluation"}), run.refs | own)
+    with beside.end_recorded():
+        beside.run_stage("evaluation", config)
+    return beside.refs["evaluation"]
 
 
 def _result_of(decision: Decision, models: dict[str, ArtifactRef]) -> RetrainingResult:

@@ -1,190 +1,171 @@
-"""Running stages in order and keeping the run's record."""
+"""One run: its stages in order, what they have made or reused, and the record of it."""
 
-import itertools
 import logging
-import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-from prefect.logging.handlers import APILogHandler
-
 from flows.credentials import load_credentials
+from flows.log_forwarding import logs_forwarded
 from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, save_run
-from gif_core.planning import find_inputs, plan_stages
-from gif_core.runtime import JsonLines, MemoryWatch, lines_about
+from gif_core.planning import StageIdentity, find_inputs, identify_stage, plan_stages, upstream_of
+from gif_core.runtime import MemoryWatch, lines_about
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
 from schemas.run import RunConfig
-from schemas.stages import INPUTS, StageName
+from schemas.stages import INPUTS, STAGES, StageName
 from tasks.results import keep_results_in
 from tasks.retries import patience
-from tasks.reuse import find_stored, reuse
+from tasks.reuse import reuse
 from tasks.stage import StageTask
 
 logger = logging.getLogger(__name__)
-
 NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
-def run_stages(config: RunConfig, selected: Collection[StageName], refresh: Collection[StageName] = ()) -> RunRecord:
-    """Run the selected stages on what the store holds, and write down what came of it."""
+@contextmanager
+def flow_store(config: RunConfig) -> Iterator[ArtifactStore]:
+    """The store of a flow run, with credentials loaded, Prefect's results kept in it and log lines forwarded."""
     load_credentials()
     store = ArtifactStore(config.store)
     keep_results_in(store.storage.url)
-    outside = {name for stage in selected for name in INPUTS[stage]} - set(selected)
     with logs_forwarded():
-        refs = find_inputs(plan_stages(store, config, selected), selected) if outside else {}
-        return continue_run(store, begin_run(store, config), config, selected, refs, refresh)
+        yield store
 
 
-def continue_run(
-    store: ArtifactStore,
-    record: RunRecord,
-    config: RunConfig,
-    selected: Collection[StageName],
-    given: Mapping[StageName, ArtifactRef] = NOTHING,
-    refresh: Collection[StageName] = (),
-    *,
-    ends: bool = True,
-) -> RunRecord:
-    """Run more stages of a run, on what it has made so far and on what is given; unless it `ends`, more will follow."""
-    refs, opened = {**given, **refs_of(store, record)}, dict[StageName, Artifact]()
-    waiting, anew, gone_back = list(selected), set(refresh), set[str]()
-    record = record.model_copy(update={"config": config.model_dump(mode="json"), "state": "running"})
-    while waiting:
-        stage = waiting.pop(0)
-        at_work = record.model_copy(update={"current": stage})
-        with ending_recorded(store, at_work), lines_about(run=record.run_id, stage=stage):
-            begins = partial(save_run, store, at_work)
-            try:
-                refs[stage], done = run_stage(stage, config, refs, begins, refresh=stage in anew, opened=opened)
-            except FileDamagedError as error:
-                waiting = _go_back(error, list(selected), gone_back)
-                opened.clear()
-                continue
-        anew.discard(stage)
-        record = record.model_copy(update={"stages": {**record.stages, stage: done}})
-    return save_run(store, record, state="completed" if ends else "running", current=None)
+class Run:
+    """A run's record, the artifacts of its stages so far, and those of them that are open."""
+
+    def __init__(
+        self, store: ArtifactStore, record: RunRecord, refs: Mapping[StageName, ArtifactRef] = NOTHING
+    ) -> None:
+        """Go on with a run; `refs` are the artifacts that its stages may read."""
+        self.store, self.record, self.refs = store, record, dict(refs)
+        self.opened: dict[StageName, Artifact] = {}
+
+    @classmethod
+    def begin(cls, store: ArtifactStore, config: RunConfig, selected: Collection[StageName] = STAGES) -> "Run":
+        """Record that a run has begun; what the selected stages read from others must be stored."""
+        upstream = upstream_of(selected)
+        if upstream <= set(selected):
+            return cls(store, begin_run(store, config))
+        refs = find_inputs(plan_stages(store, config, selected, stages=upstream), selected)
+        return cls(store, begin_run(store, config), refs)
+
+    def go_through(
+        self,
+        config: RunConfig,
+        selected: Sequence[StageName],
+        refresh: Collection[StageName] = (),
+        *,
+        ends: bool = True,
+    ) -> RunRecord:
+        """Run these stages in order; unless the run `ends` with them, more will follow."""
+        self.opened.clear()
+        self._note(config=config.model_dump(mode="json"), state="running")
+        waiting, to_refresh, repaired = list(selected), set(refresh), set[str]()
+        while waiting:
+            stage = waiting.pop(0)
+            self._note(current=stage)
+            with self.end_recorded(), lines_about(run=self.record.run_id, stage=stage):
+                try:
+                    done = self.run_stage(stage, config, refresh=stage in to_refresh)
+                except FileDamagedError as error:
+                    waiting = _go_back(error, selected, repaired)
+                    self.opened.clear()
+                    continue
+            to_refresh.discard(stage)
+            self._note(stages={**self.record.stages, stage: done})
+        self.record = save_run(self.store, self.record, state="completed" if ends else "running", current=None)
+        return self.record
+
+    def run_stage(self, stage: StageName, config: RunConfig, *, refresh: bool = False) -> StageRecord:
+        """Reuse or compute the artifact of one stage; what was done is not added to the record here."""
+        started = time.monotonic()
+        identity, found = self._look_up(stage, config)
+        if found and not refresh:
+            reuse(found, self._open_inputs(stage), self.store, config.execution)
+            self.refs[stage], self.opened[stage] = found.ref, found
+            return StageRecord(key=found.ref.key, action="reused", seconds=time.monotonic() - started)
+        save_run(self.store, self.record)
+        inputs = {name: self.refs[name] for name in INPUTS[stage]}
+        with MemoryWatch() as memory:
+            state = _task_of(stage, config.execution)(config, inputs, identity, refresh, return_state=True)
+        ref: ArtifactRef = state.result()
+        self.refs[stage] = ref
+        self.opened.pop(stage, None)
+        done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
+        if state.name == "Cached":
+            return done
+        made = self.store.open(ref).manifest
+        metrics = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
+        return done.model_copy(update=metrics)
+
+    def _look_up(self, stage: StageName, config: RunConfig) -> tuple[StageIdentity | None, Artifact | None]:
+        """The identity of a stage and its artifact, if that is stored and up to date.
+
+        An identity that cannot be computed here is left to the stage's task, which tries again and reports the error.
+        """
+        identity = None
+        try:
+            identity = identify_stage(self.store, config, stage, self._open_inputs(stage))
+            return identity, self.store.look_up(identity.ref, identity.made_from)
+        except Exception as error:
+            logger.debug("%s could not be looked up: %s", stage, error)
+            return identity, None
+
+    def _open_inputs(self, stage: StageName) -> dict[StageName, Artifact]:
+        """The artifacts that a stage reads, each opened once."""
+        for name in INPUTS[stage]:
+            if name not in self.opened or self.opened[name].ref != self.refs[name]:
+                self.opened[name] = self.store.open(self.refs[name])
+        return {name: self.opened[name] for name in INPUTS[stage]}
+
+    @contextmanager
+    def end_recorded(self) -> Iterator[None]:
+        """Meanwhile, an error or an interrupt is written to the run's record, for others who wait for the run."""
+        try:
+            yield
+        except BaseException as error:
+            state = "failed" if isinstance(error, Exception) else "interrupted"
+            self._record_end(state, f"{type(error).__name__}: {error}")
+            raise
+
+    def _record_end(self, state: str, error: str) -> None:
+        """Save how the run ended; a store that cannot be written to does not hide the error itself."""
+        try:
+            with self.store.storage.hurried():
+                save_run(self.store, self.record, state=state, error=hide_credentials(error))
+        except OSError as fault:
+            logger.warning("run %s could not be recorded as %s: %s", self.record.run_id, state, fault)
+
+    def _note(self, **changes: object) -> None:
+        """Change the record, which is saved when a stage begins to work and when the run ends."""
+        self.record = self.record.model_copy(update=changes)
 
 
-@contextmanager
-def ending_recorded(store: ArtifactStore, record: RunRecord) -> Iterator[None]:
-    """Whatever ends a run meanwhile stands in its record, for others who wait for it."""
-    try:
-        yield
-    except BaseException as error:
-        state = "failed" if isinstance(error, Exception) else "interrupted"
-        _record_end(store, record, state, f"{type(error).__name__}: {error}")
-        raise
+def _go_back(error: FileDamagedError, selected: Sequence[StageName], repaired: set[str]) -> list[StageName]:
+    """The selected stages from the one whose artifact is damaged; the error itself if it cannot be made again.
 
-
-def _go_back(error: FileDamagedError, selected: list[StageName], gone_back: set[str]) -> list[StageName]:
-    """The stages from the one on whose artifact is damaged and out of use; not twice, and none that is not selected."""
-    if error.ref.stage not in selected or error.ref.key in gone_back:
+    The stage may not be selected, and an artifact that is damaged a second time is not made a third time.
+    """
+    if error.ref.stage not in selected or error.ref.key in repaired:
         raise error
-    gone_back.add(error.ref.key)
+    repaired.add(error.ref.key)
     logger.warning(
         "%s of %s is damaged (%s): going back to %s", error.file.name, error.ref, error.fault, error.ref.stage
     )
-    return selected[selected.index(error.ref.stage) :]
+    return list(selected[selected.index(error.ref.stage) :])
 
 
-def _record_end(store: ArtifactStore, record: RunRecord, state: str, error: str) -> None:
-    """Write down how a run ended, unless that is just what cannot be done."""
-    try:
-        with store.storage.hurried():
-            save_run(store, record, state=state, error=hide_credentials(error))
-    except OSError as fault:
-        logger.warning("run %s could not be recorded as %s: %s", record.run_id, state, fault)
+def _task_of(stage: StageName, execution: ExecutionConfig) -> StageTask:
+    """The stage's task with the retries and the timeout of this run.
 
-
-@contextmanager
-def logs_forwarded() -> Iterator[None]:
-    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them.
-
-    With `GIF_LOG` in the environment they are also added to that file, one JSON object each.
-    """
-    handlers: list[logging.Handler] = [APILogHandler()]
-    if path := os.environ.get("GIF_LOG"):
-        handlers.append(logging.FileHandler(path, encoding="utf-8"))
-        handlers[-1].setFormatter(JsonLines())
-    loggers = [logging.getLogger(layer) for layer in ("flows", "tasks", "gif_core")]
-    for logger, handler in itertools.product(loggers, handlers):
-        logger.setLevel(logging.INFO)
-        logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, handler in itertools.product(loggers, handlers):
-            logger.removeHandler(handler)
-        for handler in handlers[1:]:
-            handler.close()
-
-
-def _with_patience(stage: StageName, execution: ExecutionConfig) -> StageTask:
-    """The stage's task, tried again and stopped as the run is told to.
-
-    Its module brings along what the stage computes with, torch and more, and so is imported when there is work to do.
+    Its module imports what the stage computes with, torch and more, so it is imported only when there is work to do.
     """
     task: StageTask = getattr(import_module(f"tasks.{stage}"), stage)
     return task.with_options(timeout_seconds=execution.timeouts.get(stage), **patience(execution))
-
-
-def refs_of(store: ArtifactStore, record: RunRecord) -> dict[StageName, ArtifactRef]:
-    """What a run has made or reused."""
-    return {stage: store.ref(stage, done.key) for stage, done in record.stages.items()}
-
-
-def run_stage(
-    stage: StageName,
-    config: RunConfig,
-    refs: Mapping[StageName, ArtifactRef],
-    begins: Callable[[], object],
-    *,
-    refresh: bool = False,
-    opened: dict[StageName, Artifact] | None = None,
-) -> tuple[ArtifactRef, StageRecord]:
-    """Run one stage on what is given, and call `begins` first if there is work to do.
-
-    What came of it is not written down here. `opened` is what the stages of a run open but once.
-    """
-    started = time.monotonic()
-    inputs = {name: refs[name] for name in INPUTS[stage]}
-    opened = {} if opened is None else opened
-    reused = None if refresh else _reuse(stage, config, inputs, opened)
-    if reused:
-        return reused, StageRecord(key=reused.key, action="reused", seconds=time.monotonic() - started)
-    begins()
-    with MemoryWatch() as memory:
-        state = _with_patience(stage, config.execution)(config, inputs, refresh, return_state=True)
-    opened.pop(stage, None)
-    ref: ArtifactRef = state.result()
-    done = StageRecord(key=ref.key, action="reused", seconds=time.monotonic() - started, peak_memory=memory.peak)
-    if state.name == "Cached":
-        return ref, done
-    made = ArtifactStore(config.store).open(ref).manifest
-    metrics = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
-    return ref, done.model_copy(update=metrics)
-
-
-def _reuse(
-    stage: StageName, config: RunConfig, inputs: Mapping[StageName, ArtifactRef], opened: dict[StageName, Artifact]
-) -> ArtifactRef | None:
-    """The stage's artifact, if it is stored already and made from what its inputs hold now."""
-    store = ArtifactStore(config.store)
-    for name, ref in inputs.items():
-        if name not in opened or opened[name].ref != ref:
-            opened[name] = store.open(ref)
-    given = {name: opened[name] for name in inputs}
-    found = find_stored(store, stage, config, given)
-    if found is None:
-        return None
-    reuse(store, found, given, config.execution)
-    opened[stage] = found
-    return found.ref

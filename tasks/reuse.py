@@ -1,6 +1,5 @@
 """A stage whose artifact is stored already: Prefect shows it as Cached, and what it computes with is not imported."""
 
-import logging
 from typing import Any, Final
 
 from prefect import task
@@ -10,30 +9,18 @@ from prefect.states import Completed
 from gif_core.artifacts import Artifact, ArtifactStore, move_tag
 from gif_core.runtime import lines_about
 from schemas.execution import ExecutionConfig
-from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
 from tasks.report_link import show_link
 from tasks.retries import patience, try_again
-from tasks.stage import Inputs, Show, identify
+from tasks.stage import Inputs, Show
 
-logger = logging.getLogger(__name__)
 SHOWN: Final[dict[StageName, Show]] = {"reporting": show_link}
-"""What Prefect's UI is shown of reused artifacts too."""
+"""What Prefect's UI displays of reused artifacts too."""
 
 
-def find_stored(store: ArtifactStore, stage: StageName, config: RunConfig, inputs: Inputs) -> Artifact | None:
-    """The artifact, if it is stored. What cannot be found out here the stage's own task will tell, and try again."""
-    try:
-        ref, _, made_from = identify(store, stage, config, inputs)
-        return store.look_up(ref, made_from)
-    except Exception as error:
-        logger.debug("%s could not be looked up: %s", stage, error)
-        return None
-
-
-def reuse(store: ArtifactStore, artifact: Artifact, inputs: Inputs, execution: ExecutionConfig) -> None:
-    """Run the stage's task as one that has found what it would make."""
+def reuse(artifact: Artifact, inputs: Inputs, store: ArtifactStore, execution: ExecutionConfig) -> None:
+    """Run the stage's task as one that has found its artifact."""
     ref = artifact.ref
 
     @task(

@@ -1,12 +1,17 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+import pytest
 
 from schemas.stages import STAGES
 
 PROJECT = Path(__file__).parents[1]
 LAYERS = ("flows", "tasks", "gif_core", "schemas")
+SETTINGS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+CONTRACTS = {contract["name"]: contract for contract in SETTINGS["contracts"]}
 
 
 def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:
@@ -22,27 +27,42 @@ def copy_of_the_project(folder: Path) -> Path:
     return folder
 
 
-def test_the_contract_holds_and_is_broken_by_prefect_in_the_core(tmp_path: Path) -> None:
-    project = copy_of_the_project(tmp_path)
-    assert lint_imports(project).returncode == 0
-    core = project / "gif_core" / "tokenization" / "codes.py"
-    core.write_text(core.read_text() + "\nimport prefect\n")
-    broken = lint_imports(project)
-    assert broken.returncode == 1
-    assert "gif_core.tokenization.codes -> prefect" in broken.stdout
+BROKEN_BY = {
+    "Layers: flows → tasks → gif_core → schemas": ("schemas.tokenization", "tasks.tokenization"),
+    "Packages of the core import those below them": ("gif_core.tokenization.codes", "gif_core.training.step"),
+    "The core does not know who runs it": ("gif_core.tokenization.kmeans", "prefect"),
+    "Nothing on a cached path imports torch": ("gif_core.artifacts.store", "torch"),
+}
+"""For each contract an import, module and imported, that it forbids."""
 
 
-def test_the_contract_is_broken_by_an_import_of_a_higher_layer(tmp_path: Path) -> None:
-    project = copy_of_the_project(tmp_path)
-    schema = project / "schemas" / "tokenization.py"
-    schema.write_text(schema.read_text() + "\nimport tasks.tokenization\n")
-    broken = lint_imports(project)
-    assert broken.returncode == 1
-    assert "schemas.tokenization -> tasks.tokenization" in broken.stdout
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What import-linter prints for a copy of the project that breaks every contract once."""
+    project = copy_of_the_project(tmp_path_factory.mktemp("project"))
+    for module, imported in BROKEN_BY.values():
+        path = (project / module.replace(".", "/")).with_suffix(".py")
+        path.write_text(f"{path.read_text()}\nimport {imported}\n")
+    done = lint_imports(project)
+    assert done.returncode == 1
+    return done.stdout
+
+
+def test_the_contracts_hold() -> None:
+    done = lint_imports(PROJECT)
+    assert done.returncode == 0, done.stdout
+    assert set(CONTRACTS) == set(BROKEN_BY)
+
+
+@pytest.mark.parametrize("contract", BROKEN_BY)
+def test_a_forbidden_import_breaks_its_contract(broken: str, contract: str) -> None:
+    module, imported = BROKEN_BY[contract]
+    assert f"{contract} BROKEN" in broken
+    assert f"{module} -> {imported}" in broken
 
 
 def test_every_stage_has_its_name_in_every_layer() -> None:
-    files = [f"{layer}/{stage}.py" for layer in ("flows", "tasks", "schemas") for stage in STAGES]
+    files = [f"{layer}/{stage}.py" for layer in ("tasks", "schemas") for stage in STAGES]
     packages = [f"gif_core/{stage}/__init__.py" for stage in STAGES]
     assert [path for path in files + packages if not (PROJECT / path).is_file()] == []
 

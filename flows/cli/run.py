@@ -29,7 +29,7 @@ def run(
         list[str] | None,
         typer.Option(metavar="STAGE", help="Make this stage again although it is stored; repeatable."),
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry", help="Say what would run, and why; run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and why; run nothing.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Run the pipeline, or a part of it, and reuse whatever is stored already.
@@ -41,13 +41,13 @@ def run(
 
       gif run --config run.yaml --from training --set training.gamma=3
 
-      gif run --config run.yaml --refresh tokenization --dry
+      gif run --config run.yaml --refresh tokenization --dry-run
     """
     settings = read_config(config, preset, overrides)
     reach(settings.store)
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
-    if dry:
+    if dry_run:
         _show_plan(settings, select_stages(only_stage, first_stage, again), again)
     else:
         _run(settings, only_stage, first_stage, again, verbose=verbose)

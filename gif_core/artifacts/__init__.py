@@ -63,6 +63,7 @@ __all__ = [
     "decision_path",
     "describe_tables",
     "earlier_champion",
+    "file_sha256",
     "find_champion",
     "find_evaluation",
     "find_leftovers",
@@ -106,7 +107,7 @@ if TYPE_CHECKING:
         read_history,
         settle,
     )
-    from gif_core.artifacts.digests import sha256_of
+    from gif_core.artifacts.digests import file_sha256, sha256_of
     from gif_core.artifacts.errors import (
         ArtifactDamagedError,
         ArtifactMissingError,

@@ -35,6 +35,11 @@ class Artifact:
         """The entry by which manifests record this artifact as an input."""
         return MadeFrom(key=self.ref.key, digest=self.manifest.digest)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings in its key."""
+        return self.manifest.settings
+
     def path(self, name: str, *, digest: bool = True) -> Path:
         """The local path of a file whose digest was checked; a mismatch is read twice before it is an error.
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from gif_core.artifacts.errors import ArtifactDamagedError
+from gif_core.runtime import once_per_file
 from schemas.artifacts import StoredFile
 
 _checked: set[tuple[str, int, int, str]] = set()
@@ -14,6 +15,10 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+file_sha256 = once_per_file(sha256_of)
+"""The same for files that keys are made of, computed once while a file does not change. It checks nothing."""
 
 
 def check_file(path: Path, expected: StoredFile, *, digest: bool = True) -> None:

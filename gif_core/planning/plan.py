@@ -5,19 +5,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore, artifact_key, read_tag, sha256_of
-from gif_core.embedding.encoders import weights_file
-from gif_core.ingestion import describe_readers, find_base
-from gif_core.protocols.sets import describe_set
-from gif_core.readers import open_reader
-from gif_core.reporting import Scored, find_comparable
-from schemas.artifacts import ArtifactRef, MadeFrom
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, read_tag
+from gif_core.planning.keys import Inputs, StageIdentity, identify_stage, make_identity
+from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
-READ_FROM: Final[dict[StageName, str]] = {"ingestion": "a source of faces", "evaluation": "a set of evaluation"}
-"""The stages that read what no stage has made."""
+READ_FROM: Final[dict[StageName, str]] = {"ingestion": "a source of faces", "evaluation": "an evaluation set"}
+"""The stages that read files from outside the store."""
 BESIDE: Final = "reporting.beside"
 
 
@@ -30,80 +26,66 @@ class StagePlan:
     reason: str
 
 
-def stage_settings(
-    store: ArtifactStore, config: RunConfig, stage: StageName, scored: Scored | None = None
-) -> dict[str, Any]:
-    """The configured part of a stage's key. Sources and weights are known by what they hold, not by their place.
-
-    A report also shows other evaluations: those that can be compared with the one that it reports, `scored`.
-    """
-    settings = config.settings(stage)
-    if stage == "ingestion":
-        readers = [open_reader(source) for source in config.ingestion.sources]
-        settings["sources"] = describe_readers(readers)
-        settings["grown_from"] = find_base(store, settings, readers) if settings.pop("incremental") else None
-    if stage == "evaluation":
-        settings["sets"] = [describe_set(given) for given in config.evaluation.sets]
-    if stage == "reporting":
-        settings["beside"] = find_comparable(store, scored) if scored and config.reporting.compare else {}
-    weights = weights_file(config.embedding) if stage == "embedding" else None
-    if weights is not None:
-        settings["pretrained"] = f"sha256:{sha256_of(weights)}"
-    return settings
-
-
 def plan_stages(
     store: ArtifactStore,
     config: RunConfig,
     selected: Collection[StageName] = STAGES,
     refresh: Collection[StageName] = (),
+    stages: Collection[StageName] = STAGES,
 ) -> dict[StageName, StagePlan]:
-    """Work out all keys from the configuration alone and look each one up in the store."""
+    """Compute the keys of these `stages` from the configuration alone and look each one up in the store."""
     plans: dict[StageName, StagePlan] = {}
-    made: dict[StageName, MadeFrom] = {}
-    scored: Scored | None = None
-    for stage in STAGES:
-        settings = _planned_settings(store, config, stage, selected, scored)
-        keys = {name: plans[name].ref.key for name in INPUTS[stage]}
-        ref = store.ref(stage, artifact_key(stage, settings, keys))
-        known = {name: made[name] for name in INPUTS[stage] if name in made}
-        scored = Scored(ref.key, keys["ingestion"], settings) if stage == "evaluation" else scored
-        if store.find(stage, ref.key) is None:
-            plans[stage] = StagePlan(ref, "run", "; ".join(_differences(store, stage, settings, keys)))
-        elif store.find(stage, ref.key, known) is None:
-            plans[stage] = StagePlan(ref, "run", "an input was made again and came out different")
-        elif stage in refresh:
-            plans[stage] = StagePlan(ref, "run", "refresh was asked for")
+    known: dict[StageName, Artifact | StageIdentity] = {}
+    for stage in (name for name in STAGES if name in stages):
+        inputs = {name: known[name] for name in INPUTS[stage]}
+        identity = _planned_identity(store, config, stage, selected, inputs)
+        found = store.look_up(identity.ref)
+        reason = _reason_to_run(store, identity, inputs, found, refresh=stage in refresh)
+        if found and reason is None:
+            plans[stage], known[stage] = StagePlan(identity.ref, "reuse", "stored already"), found
         else:
-            plans[stage] = StagePlan(ref, "reuse", "stored already")
-            made[stage] = store.open(ref).made_from
+            plans[stage], known[stage] = StagePlan(identity.ref, "run", reason or ""), identity
     return plans
 
 
-def _planned_settings(
-    store: ArtifactStore,
-    config: RunConfig,
-    stage: StageName,
-    selected: Collection[StageName],
-    scored: Scored | None,
-) -> dict[str, Any]:
-    """The settings of a stage.
+def _reason_to_run(
+    store: ArtifactStore, identity: StageIdentity, inputs: Inputs, found: Artifact | None, *, refresh: bool
+) -> str | None:
+    if found is None:
+        return "; ".join(_differences(store, identity, inputs))
+    if any(found.manifest.inputs.get(name) != source for name, source in identity.made_from.items()):
+        return "an input was made again and came out different"
+    return "refresh was requested" if refresh else None
 
-    Where nothing is to be ingested the sources need not be there: the faces that were ingested last stand for them.
-    So it is with the sets of evaluation; without earlier scores a stage that is not selected has none to offer.
+
+def _planned_identity(
+    store: ArtifactStore, config: RunConfig, stage: StageName, selected: Collection[StageName], inputs: Inputs
+) -> StageIdentity:
+    """The identity of a stage, also of one that is not selected and whose files cannot be reached.
+
+    The faces that were ingested last then stand for the sources, and the last scores for the evaluation sets.
     """
     try:
-        return stage_settings(store, config, stage, scored)
+        return identify_stage(store, config, stage, inputs)
     except OSError:
         if stage in selected or stage not in READ_FROM:
             raise
         tag = read_tag(store, stage, "latest")
         if tag is not None and store.find(stage, tag.ref.key):
             logger.warning("%s cannot be reached: using what was made of it last, %s", READ_FROM[stage], tag.ref)
-            return store.open(store.ref(stage, tag.ref.key)).manifest.settings
+            return make_identity(store, stage, store.open(store.ref(stage, tag.ref.key)).settings, inputs)
         if stage == "ingestion":
             raise
-        return config.settings(stage)
+        return make_identity(store, stage, config.settings(stage), inputs)
+
+
+def upstream_of(selected: Collection[StageName]) -> set[StageName]:
+    """The stages that these read from, directly or not."""
+    found: set[StageName] = set()
+    for stage in reversed(STAGES):
+        if stage in selected or stage in found:
+            found |= set(INPUTS[stage])
+    return found
 
 
 def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[StageName]) -> dict[StageName, ArtifactRef]:
@@ -132,22 +114,21 @@ def select_stages(
     return selected
 
 
-def _differences(
-    store: ArtifactStore, stage: StageName, settings: Mapping[str, Any], inputs: Mapping[StageName, str]
-) -> Iterator[str]:
+def _differences(store: ArtifactStore, identity: StageIdentity, inputs: Inputs) -> Iterator[str]:
     """Why the artifact that `latest` points at is not the one wanted."""
+    stage = identity.ref.stage
     tag = read_tag(store, stage, "latest")
     last = next((m for m in store.manifests(stage) if tag is None or m.key == tag.ref.key), None)
-    if tag and tag.ref.key == artifact_key(stage, settings, inputs):
+    if tag and tag.ref.key == identity.ref.key:
         yield "it was there, but files of it are missing or damaged"
     elif last is None:
         yield "nothing stored yet"
     else:
         if last.version != VERSIONS[stage]:
             yield f"the stage's code is at version {VERSIONS[stage]}, was {last.version}"
-        yield from _changed_settings(stage, last.settings, settings)
+        yield from _changed_settings(stage, last.settings, identity.settings)
         before = {name: source.key for name, source in last.inputs.items()}
-        yield from (f"input {name} changed" for name, key in inputs.items() if before.get(name) != key)
+        yield from (f"input {name} changed" for name, given in inputs.items() if before.get(name) != given.ref.key)
 
 
 def _changed_settings(path: str, old: Any, new: Any) -> Iterator[str]:

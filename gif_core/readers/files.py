@@ -11,6 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from gif_core.images import SourceFile
 from gif_core.readers.base import printable
+from gif_core.runtime import once_per_file
 
 EDGE = 64 * 1024
 """Bytes at both ends of a file that make up its digest."""
@@ -51,8 +52,10 @@ class Blob:
 
     def describe(self) -> SourceFile:
         """Name, size, and a digest of the first and last bytes."""
+        if self.local:
+            return SourceFile(self.name, self.size, _describe_local(self.local, self.size))
         edges = self.read(0, EDGE) + self.read(max(self.size - EDGE, EDGE), self.size)
-        return SourceFile(self.name, self.size, hashlib.sha256(edges).hexdigest()[:32])
+        return SourceFile(self.name, self.size, _digest(edges))
 
     def beside(self, path: str) -> "Blob | None":
         """Another file in the same folder, if it exists."""
@@ -61,6 +64,22 @@ class Blob:
         folder = self.name.rpartition("/")[0]
         name = path.rpartition("/")[2]
         return Blob(self.fs, path, f"{folder}/{name}" if folder else name, int(self.fs.size(path)))
+
+
+@once_per_file
+def _describe_local(path: Path, size: int) -> str:
+    """The digest of both ends of a local file, which is opened once."""
+    with path.open("rb") as file:
+        edges = file.read(min(EDGE, size))
+        file.seek(max(size - EDGE, EDGE))
+        edges += file.read(max(size - file.tell(), 0))
+    if len(edges) != min(size, 2 * EDGE):
+        raise OSError(f"{path}: it has less than {size} bytes: the file has changed")
+    return _digest(edges)
+
+
+def _digest(edges: bytes) -> str:
+    return hashlib.sha256(edges).hexdigest()[:32]
 
 
 class BlobFile(io.RawIOBase):

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, artifact_key, open_input
-from gif_core.planning import stage_settings
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, open_input
+from gif_core.planning import identify_stage, stage_settings
 from gif_core.tokenization import PARQUET_FILE, check_identities
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
@@ -44,8 +44,7 @@ def open_champion(store: ArtifactStore, training: Artifact) -> Champion:
 
 def current_ingestion(store: ArtifactStore, config: RunConfig) -> ArtifactRef:
     """Return the ingestion of the sources in their current state, whether it is stored or not."""
-    settings = stage_settings(store, config, "ingestion")
-    return store.ref("ingestion", artifact_key("ingestion", settings, {}))
+    return identify_stage(store, config, "ingestion", {}).ref
 
 
 def find_earlier_verdict(ingestion: str, champion: Champion, history: Sequence[Decision]) -> str | None:

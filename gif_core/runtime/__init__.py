@@ -12,6 +12,7 @@ sharded_rows   a matrix whose rows are divided among processes; unit rows
 logs           log lines that carry run, stage and artifact; JSON logging
 formatting     numbers, sizes, durations, dates and metric names as text
 distribution   the installed distribution: its name, tested versions, and commands that add packages
+unchanged      answers about a file, computed once while the file does not change
 version        the version and commit of the code
 lazy           lazy imports of package faces
 """
@@ -53,6 +54,7 @@ __all__ = [
     "map_tensor",
     "metric_name",
     "moment",
+    "once_per_file",
     "own_device",
     "own_range",
     "parse_size",
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_family
     from gif_core.runtime.sharded_rows import CHUNK, Rows, own_range, unit_rows
+    from gif_core.runtime.unchanged import once_per_file
     from gif_core.runtime.version import code_version
     from gif_core.runtime.workers import FAULT, KIND, STARTED_BY, describe_fault, end_with_parent
 else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import stages
+from flows.stages import Run
 from gif_core.artifacts import (
     ArtifactStore,
     StoreAwayError,
@@ -241,9 +241,9 @@ def test_credentials_in_the_servers_address_are_refused_and_neither_logged_nor_t
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     with pytest.raises(StoreError, match="AWS_ENDPOINT_URL contains credentials: pass them in AWS_ACCESS_KEY_ID"):
         ArtifactStore(remote.storage.url)
-    monkeypatch.setattr(stages, "run_stage", fail)
+    monkeypatch.setattr(Run, "run_stage", fail)
     with pytest.raises(ConnectionError):
-        stages.run_stages(tiny, STAGES)
+        Run.begin(ArtifactStore(tiny.store), tiny).go_through(tiny, STAGES)
     assert list_runs(ArtifactStore(tiny.store))[0].error == "ConnectionError: http://…@127.0.0.1 does not answer"
 
 

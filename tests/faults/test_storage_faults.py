@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prefect import flow
 
-from flows.stages import run_stages
+from flows.stages import Run, flow_store
 from gif_core.artifacts import (
     ArtifactStore,
     FileDamagedError,
@@ -186,7 +186,8 @@ def test_bytes_that_were_damaged_on_their_way_are_fetched_again_and_condemn_noth
 
 @flow(name="some stages", validate_parameters=False, persist_result=False)
 def run_some(config: RunConfig, selected: Sequence[StageName], refresh: Sequence[StageName] = ()) -> RunRecord:
-    return run_stages(config, selected, refresh)
+    with flow_store(config) as store:
+        return Run.begin(store, config, selected).go_through(config, selected, refresh)
 
 
 @pytest.mark.usefixtures("prefect")

@@ -51,7 +51,7 @@ def test_help_teaches_the_commands(gif) -> None:
 
 
 def test_a_dry_run_says_what_would_run_and_runs_nothing(gif, tmp_path: Path) -> None:
-    printed = gif("run", "--config", "run.yaml", "--set", f"store={tmp_path}", "--dry")
+    printed = gif("run", "--config", "run.yaml", "--set", f"store={tmp_path}", "--dry-run")
     assert printed.count("nothing stored yet") == 7
     assert list(tmp_path.iterdir()) == []
 
@@ -66,7 +66,7 @@ def test_a_run_ends_with_a_table_of_stages_scores_and_the_reports_path(after_a_r
 
 
 def test_a_dry_run_names_the_setting_that_made_the_difference(after_a_run) -> None:
-    printed = after_a_run("run", "--config", "run.yaml", "--set", "tokenization.length=3", "--dry")
+    printed = after_a_run("run", "--config", "run.yaml", "--set", "tokenization.length=3", "--dry-run")
     assert "tokenization.length: None → 3" in printed
     assert "input tokenization changed" in printed
 
@@ -139,18 +139,18 @@ def test_config_is_shown_checked_and_documented(gif) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--set", "tokenization.lenght=4", "--dry"], "did you mean 'length'?"),
+        (["run", "--set", "tokenization.lenght=4", "--dry-run"], "did you mean 'length'?"),
         (["run", "--only", "tokenisation"], "there are: ingestion, embedding"),
         (["run", "--config", "nowhere.yaml"], "neither a file nor a preset"),
         (["run", "--config", "run.yaml", "--preset", "demo"], "not both"),
-        (["run", "--config", "run.yaml", "--only", "training", "--from", "embedding", "--dry"], "not both"),
+        (["run", "--config", "run.yaml", "--only", "training", "--from", "embedding", "--dry-run"], "not both"),
         (["run", "--config", "run.yaml", "--seed", "1"], "No such option"),
         (["artifacts", "show", "nothing"], "names 0 artifacts"),
         (["compare", "1999"], "name at least two runs"),
         (["compare", "1999", "2000"], "there is no model '1999'"),
         (["sql", "--run", "1999", "SELECT 1"], "there is no run"),
         (
-            ["run", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry"],
+            ["run", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry-run"],
             "there is no folder nowhere",
         ),
     ],

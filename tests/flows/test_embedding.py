@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from flows.embedding import embedding
-from flows.ingestion import ingestion
+from flows.pipeline import gif
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.parts import parts_of
 from gif_core.backbones import WeightsError
@@ -54,7 +53,7 @@ def published(store: ArtifactStore) -> Artifact:
 def faces(tmp_path: Path, prefect: str) -> Path:
     """The settings of a run whose faces are stored."""
     path = settings(tmp_path)
-    ingestion(str(path))
+    gif(str(path), only="ingestion")
     return path
 
 
@@ -81,7 +80,7 @@ def test_killed_half_way_the_second_run_computes_only_the_missing_parts(
 
     store.remove(published(store).ref)
     store.storage.remove("parts")
-    embedding(str(faces))
+    gif(str(faces), only="embedding")
     assert published(store).stored("vectors.parquet").sha256 == interrupted
 
 
@@ -97,8 +96,8 @@ def test_a_hundred_identities_more_embed_only_the_shards_they_touch(tmp_path: Pa
     found = []
     for identities in (2000, 2100):
         config = grown(tmp_path, identities)
-        faces = store.open(store.ref("ingestion", ingestion(config).stages["ingestion"].key))
-        vectors = store.open(store.ref("embedding", embedding(config).stages["embedding"].key))
+        faces = store.open(store.ref("ingestion", gif(config, only="ingestion").stages["ingestion"].key))
+        vectors = store.open(store.ref("embedding", gif(config, only="embedding").stages["embedding"].key))
         found.append((faces, vectors, part_files(tmp_path)))
     (old_faces, old, before), (new_faces, new, after) = found
     shards = len(old_faces.names("identities-")), len(new_faces.names("identities-"))
@@ -120,8 +119,8 @@ def test_every_engine_gives_the_key_and_the_bytes_of_threads(
 ) -> None:
     path = settings(tmp_path, identities=30, shard_bytes=2**18)
     store = ArtifactStore(str(tmp_path / "store"))
-    ingestion(str(path))
-    embedding(str(path))
+    gif(str(path), only="ingestion")
+    gif(str(path), only="embedding")
     threads = published(store).manifest
     assert len(parts_of(published(store))) > 2
     store.remove(store.refs("embedding")[0])
@@ -134,10 +133,10 @@ def test_every_engine_gives_the_key_and_the_bytes_of_threads(
 
 
 def test_a_refresh_computes_every_part_again(faces: Path, tmp_path: Path) -> None:
-    embedding(str(faces))
+    gif(str(faces), only="embedding")
     before = part_files(tmp_path)
     artifact = published(ArtifactStore(str(tmp_path / "store")))
-    embedding(str(faces), refresh=True)
+    gif(str(faces), only="embedding", refresh=["embedding"])
     after = part_files(tmp_path)
     assert after.keys() == before.keys()
     assert all(after[name] > before[name] for name in before)
@@ -163,20 +162,20 @@ def test_weights_that_changed_since_the_run_began_are_refused(faces: Path, tmp_p
 
 
 def test_a_part_that_was_damaged_is_told_and_made_anew(faces: Path, tmp_path: Path) -> None:
-    embedding(str(faces))
+    gif(str(faces), only="embedding")
     store = ArtifactStore(str(tmp_path / "store"))
     expected = published(store).stored("vectors.parquet").sha256
     name = parts_of(published(store))[3]
     (tmp_path / "store/parts/embedding" / name).write_bytes(b"nonsense")
     store.remove(published(store).ref)
     with pytest.raises(Exception, match=f"the part {name} was damaged and is removed: run again"):
-        embedding(str(faces))
-    embedding(str(faces))
+        gif(str(faces), only="embedding")
+    gif(str(faces), only="embedding")
     assert published(store).stored("vectors.parquet").sha256 == expected
 
 
 def test_the_likeliest_wrong_labels_are_a_table(faces: Path, tmp_path: Path) -> None:
-    embedding(str(faces))
+    gif(str(faces), only="embedding")
     artifact = published(ArtifactStore(str(tmp_path / "store")))
     table = pq.read_table(artifact.path("least_cohesive.parquet"))
     assert table.column_names == ["identity_id", "label", "num_samples", "cohesion"]
@@ -193,5 +192,5 @@ def test_wrong_weights_are_told_before_anything_is_computed(faces: Path, tmp_pat
     (tmp_path / "weights.pt").write_bytes(b"no weights")
     config = load_config(str(faces), [f"embedding.pretrained={tmp_path / 'weights.pt'}"])
     with pytest.raises(Exception, match=r"weights\.pt cannot be read as weights"):
-        embedding(config)
+        gif(config, only="embedding")
     assert part_files(tmp_path) == {}

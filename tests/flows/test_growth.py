@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from flows.ingestion import ingestion
+from flows.pipeline import gif
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.images import Faces
 from gif_core.planning import plan_stages
@@ -56,7 +56,7 @@ def config_of(root: Path, store: str, **settings: Any) -> RunConfig:
 
 def run(config: RunConfig) -> Artifact:
     store = ArtifactStore(config.store)
-    return store.open(store.ref("ingestion", ingestion(config).stages["ingestion"].key))
+    return store.open(store.ref("ingestion", gif(config, only="ingestion").stages["ingestion"].key))
 
 
 def identities(artifact: Artifact) -> dict[str, tuple[str, int, int]]:

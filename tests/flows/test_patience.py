@@ -8,6 +8,8 @@ from prefect.states import State
 
 from flows.pipeline import gif
 from gif_core.artifacts import ArtifactStore, list_runs
+from gif_core.readers import Reader
+from schemas.ingestion import Source
 from schemas.loading import load_config
 from schemas.run import RunConfig
 from tests.flows.recorded import stage_of, task_runs
@@ -41,6 +43,25 @@ def test_a_fault_that_passes_is_tried_again(tiny: RunConfig, monkeypatch: pytest
     state = gif(load_config(tiny, ["execution.retry_seconds=0.1"]), only="ingestion", return_state=True)
     assert state.is_completed()
     assert ingestion_of(state).run_count == 3
+
+
+def test_an_identity_that_the_flow_could_not_compute_is_computed_by_the_task_and_its_retries(
+    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gif_core.planning import keys
+
+    faults = iter([ConnectionResetError("in the flow"), ConnectionResetError("in the task's first try")])
+    whole = keys.open_reader
+
+    def stumble(source: Source) -> Reader:
+        for fault in faults:
+            raise fault
+        return whole(source)
+
+    monkeypatch.setattr(keys, "open_reader", stumble)
+    state = gif(load_config(tiny, ["execution.retry_seconds=0.1"]), only="ingestion", return_state=True)
+    assert state.is_completed()
+    assert ingestion_of(state).run_count == 2
 
 
 def test_a_reused_stage_is_tried_as_often_as_the_run_says(tiny: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:

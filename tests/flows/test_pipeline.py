@@ -1,6 +1,9 @@
 """The flow on a real Prefect server: what ran is read from the states the server has recorded."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +20,9 @@ from prefect.client.schemas.filters import (
 from prefect.exceptions import PrefectException
 from prefect.results import ResultStore
 from prefect.serializers import JSONSerializer
+from prefect.settings import PREFECT_API_URL
 
 from flows.pipeline import gif
-from flows.tokenization import tokenization
 from gif_core.artifacts import (
     Artifact,
     ArtifactMissingError,
@@ -38,8 +41,16 @@ from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 from tasks.results import StoreResults
 from tests.flows.recorded import has_ended, stage_of, task_runs
+from tests.test_layers import CONTRACTS
 
 pytestmark = pytest.mark.usefixtures("prefect")
+CACHED = CONTRACTS["Nothing on a cached path imports torch"]
+RUN_AND_LIST_MODULES = """
+import atexit, sys
+atexit.register(lambda: print(*sorted(sys.modules)))
+from flows.cli import main
+main()
+"""
 
 
 def states_of(state: State) -> dict[str, str]:
@@ -59,7 +70,7 @@ def reused(state: State) -> set[str]:
 @pytest.fixture(scope="module")
 def finished(prefect_api: str, tiny_settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     """A small run that has gone through all stages."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.settings import temporary_settings
 
     alone = {"reporting": {"compare": False}}
     config = load_config({**tiny_settings, **alone, "store": str(tmp_path_factory.mktemp("store"))})
@@ -76,6 +87,25 @@ def test_the_same_run_again_reuses_every_stage(finished: RunConfig) -> None:
     state = gif(finished, return_state=True)
     assert reused(state) == set(STAGES)
     assert computed(state) == set()
+
+
+def test_a_cached_run_loads_no_torch_and_only_modules_of_its_contract(finished: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(finished.model_dump_json())
+    command = [sys.executable, "-c", RUN_AND_LIST_MODULES, "run", "--config", str(tmp_path / "run.yaml")]
+    environment = os.environ | {"PREFECT_API_URL": str(PREFECT_API_URL.value())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.count("reused") == len(STAGES)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "torch" not in loaded
+    ours = {name for name in loaded if name.split(".")[0] in ("flows", "tasks", "gif_core", "schemas")}
+    assert "gif_core.planning.keys" in ours
+    assert {name for name in ours if not any(matches(name, each) for each in CACHED["source_modules"])} == set()
+
+
+def matches(module: str, pattern: str) -> bool:
+    """Whether import-linter means this module: `*` stands for one name, `**` for any number of them."""
+    names = re.escape(pattern).replace(r"\*\*", r"[\w.]+").replace(r"\*", r"\w+")
+    return re.fullmatch(names, module) is not None
 
 
 def test_a_changed_code_length_reruns_tokenization_and_what_follows(finished: RunConfig) -> None:
@@ -141,9 +171,11 @@ def test_from_begins_in_the_middle(finished: RunConfig) -> None:
     assert states_of(state) == {"evaluation": "Completed", "reporting": "Completed"}
 
 
-def test_a_stages_own_flow_runs_it_alone(finished: RunConfig) -> None:
-    assert states_of(tokenization(finished, return_state=True)) == {"tokenization": "Cached"}
-    assert states_of(tokenization(finished, refresh=True, return_state=True)) == {"tokenization": "Completed"}
+def test_a_stage_alone_is_reused_or_refreshed(finished: RunConfig) -> None:
+    assert states_of(gif(finished, only="tokenization", return_state=True)) == {"tokenization": "Cached"}
+    assert states_of(gif(finished, only="tokenization", refresh=["tokenization"], return_state=True)) == {
+        "tokenization": "Completed"
+    }
 
 
 def test_an_artifact_deleted_behind_prefects_back_is_rebuilt(finished: RunConfig) -> None:

@@ -21,7 +21,6 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.pipeline import gif
 from flows.retrain import retrain
-from flows.training import training
 from gif_core.artifacts import Artifact, ArtifactStore, check_artifacts, list_runs, read_history, read_tag
 from gif_core.artifacts.attempts import MARKER
 from gif_core.retraining import promote, should_promote
@@ -257,7 +256,7 @@ def test_a_retraining_that_fails_between_its_stages_is_recorded_and_whatever_pre
         assert (record.state, record.current) == ("failed", stage)
         assert f"{file} of {part.ref}" in str(record.error)
         assert len(kept_by_prefect(config)) > before
-    assert training(load_config(config, ["seed=7"]), return_state=True).is_failed()
+    assert gif(load_config(config, ["seed=7"]), only="training", return_state=True).is_failed()
     kept = kept_by_prefect(config)
     assert {each["metadata"]["serializer"]["type"] for each in kept if "metadata" in each} == {"json"}
     assert sum("__exc_type__" in each for each in kept) == 3

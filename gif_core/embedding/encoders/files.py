@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from gif_core.artifacts import file_sha256
 from schemas.embedding import EmbeddingConfig
 
 RANDOM: Final = "random"
@@ -15,3 +16,9 @@ def weights_file(config: EmbeddingConfig) -> Path | None:
     shipped = SHIPPED.get((config.model, config.pretrained)) if config.encoder == "open_clip" else None
     given = Path(config.pretrained).expanduser()
     return shipped or (given if given.is_file() else None)
+
+
+def describe_weights(config: EmbeddingConfig) -> str:
+    """What keys say of the weights: the digest of a local file, or the library's tag."""
+    path = weights_file(config)
+    return f"sha256:{file_sha256(path)}" if path else config.pretrained

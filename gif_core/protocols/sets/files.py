@@ -2,9 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
+from gif_core.artifacts import file_sha256
 from schemas.errors import GifError
 
 
@@ -37,8 +40,7 @@ class EvaluationFiles:
     def read(self, name: str = "", most: int | None = None) -> bytes:
         """Read a file below the address, or the address itself, of at most `most` bytes."""
         try:
-            if most is not None and (self.fs.size(self._path(name)) or 0) > most:
-                raise EvaluationFileError(f"{self.where(name)} is larger than the limit of {most:,} bytes")
+            self._refuse_larger(name, most)
             content: bytes = self.fs.cat_file(self._path(name))
         except (FileNotFoundError, IsADirectoryError):
             raise FileNotFoundError(f"evaluation.sets: there is no file {self.where(name)}") from None
@@ -48,8 +50,20 @@ class EvaluationFiles:
         """Return one digest of the contents of these files, of at most `most` bytes each."""
         total = hashlib.sha256()
         for name in names:
-            total.update(f"{name}\0{hashlib.sha256(self.read(name, most)).hexdigest()}\n".encode())
+            total.update(f"{name}\0{self._sha256(name, most)}\n".encode())
         return total.hexdigest()
+
+    def _sha256(self, name: str, most: int | None) -> str:
+        """Return the digest of one file; a local file is read once while it does not change."""
+        local = Path(self._path(name))
+        if not isinstance(self.fs, LocalFileSystem) or not local.is_file():
+            return hashlib.sha256(self.read(name, most)).hexdigest()
+        self._refuse_larger(name, most)
+        return file_sha256(local)
+
+    def _refuse_larger(self, name: str, most: int | None) -> None:
+        if most is not None and (self.fs.size(self._path(name)) or 0) > most:
+            raise EvaluationFileError(f"{self.where(name)} is larger than the limit of {most:,} bytes")
 
     def listing(self, folder: str = "") -> dict[str, int]:
         """Return the names, relative to the set, and sizes of all files below a folder."""

@@ -183,17 +183,6 @@ def test_what_was_made_from_an_input_that_came_out_different_runs_again(store: A
     assert "came out different" in plan_stages(store, tiny)["training"].reason
 
 
-def test_weights_in_a_file_are_known_by_their_content_and_not_by_their_place(tiny: RunConfig, tmp_path: Path) -> None:
-    (tmp_path / "a.pt").write_bytes(b"weights")
-    (tmp_path / "b.pt").write_bytes(b"weights")
-    (tmp_path / "c.pt").write_bytes(b"others")
-    a, b, c = (
-        stage_settings(ArtifactStore(tiny.store), changed(tiny, f"embedding.pretrained={tmp_path / name}"), "embedding")
-        for name in ("a.pt", "b.pt", "c.pt")
-    )
-    assert a == b != c
-
-
 def test_stages_after_ingestion_run_where_the_sources_cannot_be_reached(tiny: RunConfig, tmp_path: Path) -> None:
     source = f"ingestion.sources=[{{kind: folder, path: {tmp_path}/faces}}]"
     (tmp_path / "faces" / "p").mkdir(parents=True)

@@ -1,0 +1,94 @@
+"""What the key of a stage is made of: its settings, what its files hold, and the artifacts that it reads."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from gif_core.artifacts import Artifact, ArtifactStore, artifact_key
+from gif_core.embedding.encoders import describe_weights
+from gif_core.ingestion import describe_readers, find_base
+from gif_core.protocols.sets import describe_set
+from gif_core.readers import open_reader
+from gif_core.reporting import Scored, find_comparable
+from schemas.artifacts import ArtifactRef, MadeFrom
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StageIdentity:
+    """Which artifact a stage makes, whether it is stored or not, and what its key is made of."""
+
+    ref: ArtifactRef
+    settings: Mapping[str, Any]
+    made_from: Mapping[StageName, MadeFrom]
+    """What the inputs hold, as far as they are stored."""
+
+
+Inputs = Mapping[StageName, Artifact | StageIdentity]
+"""The artifacts that a stage reads; a dry run may have no more of them than their identity."""
+NO_INPUTS: Final[Inputs] = MappingProxyType({})
+
+
+def identify_stage(store: ArtifactStore, config: RunConfig, stage: StageName, inputs: Inputs) -> StageIdentity:
+    """Compute the identity of the artifact that these settings make from these inputs."""
+    return make_identity(store, stage, stage_settings(store, config, stage, inputs), inputs)
+
+
+def make_identity(store: ArtifactStore, stage: StageName, settings: Mapping[str, Any], inputs: Inputs) -> StageIdentity:
+    """The identity of the artifact with these settings, in which files are described already."""
+    keys = {name: given.ref.key for name, given in inputs.items()}
+    return StageIdentity(store.ref(stage, artifact_key(stage, settings, keys)), settings, contents_of(inputs))
+
+
+def contents_of(inputs: Inputs) -> dict[StageName, MadeFrom]:
+    """What the inputs hold that are stored."""
+    return {name: given.made_from for name, given in inputs.items() if isinstance(given, Artifact)}
+
+
+def stage_settings(
+    store: ArtifactStore, config: RunConfig, stage: StageName, inputs: Inputs = NO_INPUTS
+) -> dict[str, Any]:
+    """The settings in a stage's key, with files described by what they hold instead of where they are."""
+    describe = CONTENTS.get(stage)
+    settings = config.settings(stage)
+    return describe(store, config, settings, inputs) if describe else settings
+
+
+def _with_sources(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """The fingerprint of every source, and the stored faces from which they have grown."""
+    readers = [open_reader(source) for source in config.ingestion.sources]
+    incremental = settings.pop("incremental")
+    settings["sources"] = describe_readers(readers)
+    return settings | {"grown_from": find_base(store, settings, readers) if incremental else None}
+
+
+def _with_weights(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """The digest of a local weights file; a library's tag stands for itself."""
+    return settings | {"pretrained": describe_weights(config.embedding)}
+
+
+def _with_sets(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """What every evaluation set holds."""
+    return settings | {"sets": [describe_set(given) for given in config.evaluation.sets]}
+
+
+def _with_comparable(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """The other evaluations that a report shows: those comparable with the one that it reads."""
+    if "evaluation" not in inputs or not config.reporting.compare:
+        return settings | {"beside": {}}
+    evaluation = inputs["evaluation"]
+    scored = Scored(evaluation.ref.key, inputs["ingestion"].ref.key, evaluation.settings)
+    return settings | {"beside": find_comparable(store, scored)}
+
+
+CONTENTS: Final[Mapping[StageName, Callable[[ArtifactStore, RunConfig, Settings, Inputs], Settings]]] = {
+    "ingestion": _with_sources,
+    "embedding": _with_weights,
+    "evaluation": _with_sets,
+    "reporting": _with_comparable,
+}
+"""The stages whose keys also depend on what files or other artifacts hold."""
