@@ -1,5 +1,6 @@
 """`gif run` and `gif demo`: the pipeline from the terminal."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_co
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import find_inputs, plan_stages, select_stages
+from schemas.artifacts import RunRecord
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -49,13 +51,17 @@ def run(
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
     if dry_run:
         _show_plan(settings, select_stages(only_stage, first_stage, again), again)
-    else:
-        _run(settings, only_stage, first_stage, again, verbose=verbose)
+        return
+    gif = _load_flow(verbose=verbose)
+    record = gif(settings, only=only_stage, from_stage=first_stage, refresh=again)
+    show_run(Console(), ArtifactStore(settings.store), record)
 
 
 def demo(verbose: Verbose = False) -> None:
     """Run the whole pipeline on synthetic faces, in minutes on a laptop's CPU."""
-    _run(load_config("demo"), None, None, [], verbose=verbose)
+    settings = load_config("demo")
+    gif = _load_flow(verbose=verbose)
+    show_run(Console(), ArtifactStore(settings.store), gif(settings))
 
 
 def _stage(text: str | None, option: str) -> StageName | None:
@@ -67,22 +73,15 @@ def _stage(text: str | None, option: str) -> StageName | None:
     raise ConfigError(f"{option} {text}: there is no such stage; there are: {', '.join(STAGES)}")
 
 
-def _run(
-    config: RunConfig,
-    only: StageName | None,
-    from_stage: StageName | None,
-    refresh: list[StageName],
-    *,
-    verbose: bool,
-) -> None:
+def _load_flow(*, verbose: bool) -> Callable[..., RunRecord]:
+    """The flow `gif` with a Prefect server to report to; imported only now, as Prefect takes seconds."""
     prepare(verbose=verbose)
     notes = Console(stderr=True)
     with notes.status("Loading …"):
         from flows.cli.server import ensure_server
         from flows.pipeline import gif
     ensure_server(notes)
-    record = gif(config, only=only, from_stage=from_stage, refresh=refresh)
-    show_run(Console(), ArtifactStore(config.store), record)
+    return gif
 
 
 def _show_plan(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> None:
