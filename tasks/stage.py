@@ -95,7 +95,7 @@ class StageRunner:
                         self.work(config, opened, draft)
                         store.publish(draft, replace=refresh)
             move_tag(store, "latest", ref)
-        self._show(found or store.open(ref), opened, made=found is None)
+            self._show(found or store.open(ref), opened, made=found is None)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref) if found else ref
 
     def _draft(self, store: ArtifactStore, identity: StageIdentity) -> AbstractContextManager[Draft]:
