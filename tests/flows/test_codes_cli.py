@@ -132,4 +132,4 @@ def test_mistakes_are_told(gif: Gif) -> None:
     Path("more").mkdir()
     Path("more/kept").touch()
     file = write_new(AXES)
-    assert "there already" in gif("codes", "extend", "--vectors", file, "--out", "more", code=2)
+    assert "exists and is not an empty folder" in gif("codes", "extend", "--vectors", file, "--out", "more", code=2)
