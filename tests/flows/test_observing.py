@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.pipeline import gif
-from gif_core.artifacts import ArtifactStore, open_database, query
+from gif_core.artifacts import ArtifactStore
 from schemas.run import RunConfig
 from schemas.stages import STAGES
 
@@ -18,12 +18,12 @@ def test_stages_are_a_table_and_log_lines_name_run_stage_and_artifact(
 ) -> None:
     monkeypatch.setenv("GIF_LOG", str(tmp_path / "log.jsonl"))
     first, second = gif(tiny), gif(tiny)
-    database = open_database(ArtifactStore(tiny.store))
-    rows = query(database, "SELECT * FROM stages ORDER BY started_at, run").to_pylist()
+    store = ArtifactStore(tiny.store)
+    rows = store.sql("SELECT * FROM stages ORDER BY started_at, run").to_pylist()
     made, reused = ([row for row in rows if row["run"] == record.run_id] for record in (first, second))
     assert [{row["action"] for row in part} for part in (made, reused)] == [{"computed"}, {"reused"}]
     assert {row["stage"] for row in made} == {row["stage"] for row in reused} == set(STAGES)
-    sizes = query(database, "SELECT s.stage, s.bytes = a.bytes AS same FROM stages s JOIN artifacts a USING (key)")
+    sizes = store.sql("SELECT s.stage, s.bytes = a.bytes AS same FROM stages s JOIN artifacts a USING (key)")
     assert [row["stage"] for row in sizes.to_pylist() if row["same"]] != []
     assert not [row for row in sizes.to_pylist() if row["same"] is False]
     fast = {row["stage"] for row in made if row["images_per_second"]}
