@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
 import grimp
@@ -11,8 +12,10 @@ from python_api import packages
 Imports = Mapping[str, Mapping[str, int]]
 """For every package, the packages that it imports from, and by how many of its modules' imports."""
 WIDTH: Final = 118
+NARROW: Final = 8
+SWEEPS: Final = 4
 HEIGHT: Final = 30
-GAP_X: Final = 26
+GAP_X: Final = 18
 GAP_Y: Final = 44
 
 
@@ -47,63 +50,81 @@ def reduce(imports: Imports) -> dict[str, set[str]]:
 def draw(imports: Imports) -> str:
     """An SVG: a package stands above all that it imports; arrows that others imply are left out."""
     edges = reduce(imports)
-    rows = _rows(edges)
-    places = _places(rows, edges)
-    width = max(len(row) for row in rows) * (WIDTH + GAP_X) + GAP_X
-    height = len(rows) * (HEIGHT + GAP_Y)
-    lines = [_edge(places[above], places[below]) for above, all_below in edges.items() for below in sorted(all_below)]
-    boxes = [_box(name, *place) for name, place in places.items()]
+    rows, chains = _rows(edges)
+    places = _places(rows, chains)
+    width = max(sum(map(_width, row)) + GAP_X * (len(row) + 1) for row in rows)
+    height = len(rows) * (HEIGHT + GAP_Y) - GAP_Y + 8
     return "\n".join(
         [
             f'<svg class="graph" viewBox="0 0 {width} {height}" role="img" aria-label="Packages and their imports">',
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             '<path d="M0 0L8 4L0 8z"/></marker></defs>',
-            *lines,
-            *boxes,
+            *(_edge([places[each] for each in chain]) for chain in chains),
+            *(_box(name, *places[name]) for name in edges),
             "</svg>",
         ]
     )
 
 
-def _rows(edges: Mapping[str, set[str]]) -> list[list[str]]:
-    """Packages by the longest way down from a package that nobody imports."""
+def _rows(edges: Mapping[str, set[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """Packages by the longest way down, and every arrow as a chain with one empty place in each row that it crosses."""
     depth: dict[str, int] = dict.fromkeys(edges, 0)
     for name in edges:
         for below in edges[name]:
             depth[below] = max(depth[below], depth[name] + 1)
-    return [[name for name in edges if depth[name] == row] for row in range(max(depth.values()) + 1)]
+    rows = [[name for name in edges if depth[name] == row] for row in range(max(depth.values()) + 1)]
+    chains = []
+    for above in edges:
+        for below in sorted(edges[above]):
+            between = [f"{above}>{below}>{row}" for row in range(depth[above] + 1, depth[below])]
+            for name in between:
+                rows[int(name.rpartition(">")[2])].append(name)
+            chains.append([above, *between, below])
+    return rows, chains
 
 
-def _places(rows: list[list[str]], edges: Mapping[str, set[str]]) -> dict[str, tuple[float, float]]:
-    """Upper left corners; a row is sorted by where its importers stand."""
-    widest = max(len(row) for row in rows)
+def _places(rows: list[list[str]], chains: list[list[str]]) -> dict[str, tuple[float, float]]:
+    """The middle of the upper side of everything in a row; rows are sorted by what they are connected to."""
+    links = [pair for chain in chains for pair in pairwise(chain)]
+    widest = max(sum(map(_width, row)) + GAP_X * (len(row) + 1) for row in rows)
     places: dict[str, tuple[float, float]] = {}
-    for number, row in enumerate(rows):
-        importers = {
-            name: [places[above][0] for above in edges if name in edges[above] and above in places] for name in row
-        }
-        order = sorted(row, key=lambda name: sum(importers[name]) / max(len(importers[name]), 1))
-        left = (widest - len(row)) * (WIDTH + GAP_X) / 2 + GAP_X
-        for column, name in enumerate(order):
-            places[name] = (left + column * (WIDTH + GAP_X), number * (HEIGHT + GAP_Y) + 4)
+    for order in [range(len(rows)), reversed(range(len(rows)))] * SWEEPS:
+        for number in order:
+            row = rows[number]
+            row.sort(key=lambda name: _middle(name, links, places))
+            left = (widest - sum(map(_width, row)) - GAP_X * (len(row) - 1)) / 2
+            for name in row:
+                places[name] = (left + _width(name) / 2, number * (HEIGHT + GAP_Y) + 4)
+                left += _width(name) + GAP_X
     return places
 
 
-def _edge(above: tuple[float, float], below: tuple[float, float]) -> str:
-    """A curve from the lower side of a box to the upper side of another; long ones swing around what is between."""
-    x0, y0, x1, y1 = above[0] + WIDTH / 2, above[1] + HEIGHT, below[0] + WIDTH / 2, below[1]
-    long = y1 - y0 > GAP_Y + 1
-    swing = (WIDTH * 0.75 if x1 >= x0 else -WIDTH * 0.75) if long else 0.0
-    third = (y1 - y0) / 3
-    return (
-        f'<path class="edge" d="M{x0:.0f} {y0:.0f}C{x0 + swing:.0f} {y0 + third:.0f} '
-        f'{x1 + swing:.0f} {y1 - third:.0f} {x1:.0f} {y1:.0f}" marker-end="url(#tip)"/>'
-    )
+def _middle(name: str, links: list[tuple[str, str]], places: Mapping[str, tuple[float, float]]) -> float:
+    """The mean place of what is connected to it."""
+    found = [places[other][0] for pair in links if name in pair for other in pair if other != name and other in places]
+    return sum(found) / len(found) if found else 0.0
+
+
+def _width(name: str) -> int:
+    return NARROW if ">" in name else WIDTH
+
+
+def _edge(points: list[tuple[float, float]]) -> str:
+    """A curve from the lower side of a box through its empty places to the upper side of another."""
+    (x, y), rest = points[0], points[1:]
+    path = [f"M{x:.0f} {y + HEIGHT:.0f}"]
+    y += HEIGHT
+    for number, (x1, y1) in enumerate(rest, 1):
+        path.append(f"C{x:.0f} {y + GAP_Y / 2:.0f} {x1:.0f} {y1 - GAP_Y / 2:.0f} {x1:.0f} {y1:.0f}")
+        if number < len(rest):
+            path.append(f"V{y1 + HEIGHT:.0f}")
+        x, y = x1, y1 + HEIGHT
+    return f'<path class="edge" d="{"".join(path)}" marker-end="url(#tip)"/>'
 
 
 def _box(name: str, x: float, y: float) -> str:
-    text = f'<text x="{x + WIDTH / 2:.0f}" y="{y + HEIGHT / 2 + 5:.0f}">{html.escape(name)}</text>'
-    return f'<rect x="{x:.0f}" y="{y:.0f}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>{text}'
+    text = f'<text x="{x:.0f}" y="{y + HEIGHT / 2 + 5:.0f}">{html.escape(name)}</text>'
+    return f'<rect x="{x - WIDTH / 2:.0f}" y="{y:.0f}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>{text}'
 
 
 def matrix(imports: Imports) -> str:
