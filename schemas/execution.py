@@ -35,7 +35,7 @@ class ExecutionConfig(Frozen):
     processes: PositiveInt | None = None
     """Processes per machine that torchrun starts for separation and training. null: one per GPU; without GPUs the run's
     own process does the work."""
-    nodes: str = Field(default="1", pattern=r"^[1-9][0-9]*(:[1-9][0-9]*)?$")
+    nodes: str = Field(default="1", coerce_numbers_to_str=True, pattern=r"^[1-9][0-9]*(:[1-9][0-9]*)?$")
     """Number of machines that train together, such as `4`, or a range such as `2:4`. Start the same run on each, with
     a store that all of them reach."""
     rendezvous: str | None = None

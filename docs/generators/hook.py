@@ -1,10 +1,11 @@
-"""MkDocs hook: adds the pages that are generated from the code, and draws the package graph."""
+"""MkDocs hook: adds the pages that are generated from the code, draws the package graph, and keeps the site offline."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
@@ -24,6 +25,8 @@ PAGES = {
     "reference/sql-tables.md": sql_tables.page,
     "reference/python-api.md": python_api.page,
 }
+FETCHED = "https://unpkg.com/iframe-worker/shim"
+"""What the theme would fetch so that the search works on file://."""
 GRAPH, MATRIX = "<!-- package graph -->", "<!-- package matrix -->"
 
 
@@ -40,3 +43,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         return markdown
     imports = package_graph.read_imports()
     return markdown.replace(GRAPH, package_graph.draw(imports)).replace(MATRIX, package_graph.matrix(imports))
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Let the search use a script of the site instead of one from the network."""
+    return output.replace(FETCHED, get_relative_url("javascripts/file_worker.js", page.url))
+
+
+def on_post_template(output_content: str, template_name: str, **_: Any) -> str:
+    """The same for pages without a source, such as 404.html."""
+    return output_content.replace(FETCHED, get_relative_url("javascripts/file_worker.js", template_name))

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from markdown_pieces import code, table
 
-from gif_core.artifacts import metrics, sql
+from gif_core.artifacts import metrics
+from gif_core.artifacts import sql_tables as tables
 from gif_core.embedding import mean_vectors
 from gif_core.evaluation import results
 from gif_core.ingestion import conversion
@@ -74,9 +75,9 @@ def _schemas() -> dict[str, pa.Schema]:
         "cmc": results.CMC,
         "errors": results.ERRORS,
     }
-    if schemas.keys() != sql.PARQUET_TABLES.keys():
-        raise ValueError("docs/generators/sql_tables.py and PARQUET_TABLES of gif_core/artifacts/sql.py differ")
-    of_the_store = {"stages": sql.STAGE_COLUMNS, "decisions": sql.DECISIONS, "artifacts": _artifacts()}
+    if schemas.keys() != tables.PARQUET_TABLES.keys():
+        raise ValueError("docs/generators/sql_tables.py and PARQUET_TABLES of gif_core/artifacts/sql_tables.py differ")
+    of_the_store = {"stages": tables.STAGE_COLUMNS, "decisions": tables.DECISIONS, "artifacts": _artifacts()}
     return schemas | {"metrics": metrics.METRICS} | of_the_store
 
 
@@ -85,7 +86,7 @@ def _artifacts() -> pa.Schema:
     manifest = Manifest.model_construct(
         stage="ingestion", key="", created_at=datetime.now(UTC), seconds=0.0, files=(), code_version="", settings={}
     )
-    return sql._artifact_table(SimpleNamespace(manifests=lambda *_: [manifest])).schema  # type: ignore[arg-type]
+    return tables.OF_THE_STORE["artifacts"](SimpleNamespace(manifests=lambda *_: [manifest])).schema  # type: ignore[arg-type]
 
 
 def _code_tables() -> dict[str, list[tuple[str, str]]]:
@@ -98,5 +99,5 @@ def _code_tables() -> dict[str, list[tuple[str, str]]]:
         with duckdb.connect(Path(folder) / code_table.DUCKDB_FILE, read_only=True) as connection:
             return {
                 name: [(code(column), kind) for column, kind, *_ in connection.sql(f"DESCRIBE {name}").fetchall()]
-                for name in sql.CODE_TABLES
+                for name in tables.CODE_TABLES
             }
