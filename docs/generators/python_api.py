@@ -32,7 +32,7 @@ from flows.pipeline import gif
 gif("demo")                                             # run the pipeline, or reuse what is stored
 store = ArtifactStore("artifacts")
 print(store.sql("SELECT label, code FROM codes LIMIT 5"))
-recognizer = Recognizer.load(store, model="champion")
+recognizer = Recognizer.load(store)  # the champion, or the newest run's model
 ```
 """
 

@@ -37,6 +37,7 @@ def test_the_reference_has_every_section_of_settings_and_every_command(site: Pat
     settings = (site / "reference/settings.html").read_text("utf-8")
     for name in RunConfig.model_fields.keys() - {"preset", "seed", "store"}:
         assert f'id="{name}"' in settings
+    assert "<td></td>\n</tr>" not in settings, "a setting has no meaning"
     commands = (site / "reference/command-line.html").read_text("utf-8")
     assert 'id="gif-artifacts-prune"' in commands
     assert "graph" in (site / "contributing/architecture.html").read_text("utf-8")
