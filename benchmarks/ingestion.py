@@ -24,11 +24,11 @@ import cv2
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.ingestion import ingest
+from gif_core.ingestion.stage import STORE_SECONDS
 from gif_core.readers import open_reader
+from gif_core.runtime import Ticker
 from gif_core.synthetic import draw_face
 from schemas.ingestion import IngestionConfig, RecordIOSource
-from tasks.ingestion import STORE_SECONDS
-from tasks.progress import Ticker
 
 MAGIC = 0xCED7230A
 BY_PERSON = 50

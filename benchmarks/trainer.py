@@ -28,12 +28,11 @@ from torch.optim import SGD
 from gif_core.backbones import build_backbone
 from gif_core.images import Faces, normalize_pixels
 from gif_core.ingestion import SCHEMA
-from gif_core.runtime import ProcessGroup
+from gif_core.runtime import ProcessGroup, run_module
 from gif_core.synthetic import draw_jpeg
 from gif_core.tokenization import CodeShape, draw_codes, write_code_table
 from gif_core.training import begin_training
 from schemas.training import TrainingConfig, TrainingJob
-from tasks.torchrun import run_module
 
 IDENTITIES, DIM = 10_000, 512
 SHAPE = CodeShape(4, 10)

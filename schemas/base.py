@@ -13,3 +13,10 @@ class Frozen(BaseModel):
     """Immutable settings. Unknown fields and non-finite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class Job(Frozen):
+    """Input of the processes of a job, as a JSON file."""
+
+    device: str
+    """Device of `execution.device`."""

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from schemas.artifacts import KEY_PATTERN
-from schemas.base import Frozen
+from schemas.base import Frozen, Job
 
 
 class SeparationConfig(Frozen):
@@ -41,12 +41,11 @@ class SeparationConfig(Frozen):
     placed among them; null: all code vectors move."""
 
 
-class SeparationJob(Frozen):
+class SeparationJob(Job):
     """Input of one separation process; all processes of the job share the files."""
 
     config: SeparationConfig
     seed: int
-    device: str
     vectors: str
     """Safetensors file with the identity vectors as `vectors`."""
     result: str

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from schemas.artifacts import KEY_PATTERN
-from schemas.base import Frozen
+from schemas.base import Frozen, Job
 from schemas.evaluation import PairFiles
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -159,12 +159,11 @@ class TrainingStart(Frozen):
     """None when its head has other codes or identities."""
 
 
-class TrainingJob(Frozen):
+class TrainingJob(Job):
     """Input of one training process. Files are local to its machine; checkpoints are in the shared store."""
 
     config: TrainingConfig
     seed: int
-    device: str
     workers: PositiveInt
     """Decoder processes per training process."""
     shards: tuple[str, ...]

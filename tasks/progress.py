@@ -1,107 +1,80 @@
 """Progress of a running stage: a bar in the terminal, lines in a log, and live in Prefect's UI."""
 
 import logging
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
+import rich.progress as rich
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import TaskRunContext
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
+from gif_core.runtime import Progress, Ticker
+
 logger = logging.getLogger(__name__)
-Step = TypeVar("Step")
 
 LOG_SECONDS = 10.0
 UI_SECONDS = 2.0
 
 
-class Ticker:
-    """True at most once in so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        """Start counting now."""
-        self.seconds, self.last = seconds, time.monotonic()
-
-    def __call__(self) -> bool:
-        """Whether it is time again."""
-        now = time.monotonic()
-        due = now - self.last >= self.seconds
-        self.last = now if due else self.last
-        return due
+def show(steps: Generator[Progress, None, None]) -> None:
+    """Run a stage to its end, and show how far it is."""
+    with closing(steps):
+        for _ in track(steps):
+            pass
 
 
-class Rate:
-    """How many per second since the first call."""
-
-    def __init__(self) -> None:
-        """Count from the first call on: what was done before it does not count."""
-        self.begun: tuple[int, float] | None = None
-
-    def __call__(self, done: int) -> float:
-        """Mean rate so far."""
-        now = time.monotonic()
-        first, began = self.begun = self.begun or (done, now)
-        return (done - first) / max(now - began, 1e-9)
-
-
-def track(
-    steps: Iterable[Step],
-    name: str,
-    position: Callable[[Step], tuple[int, int]],
-    describe: Callable[[Step], str] = lambda _: "",
-) -> Iterator[Step]:
-    """Pass the steps of a core generator on, and show how far it is: `position` gives (done, total)."""
-    console = Console(stderr=True)
-    log_due, show_due = Ticker(LOG_SECONDS), Ticker(UI_SECONDS)
-    artifact = None
-    with _bar(console) as bar:
-        task = bar.add_task(name, total=None, note="")
+def track(steps: Iterable[Progress]) -> Iterator[Progress]:
+    """Pass progress on, and show it: each activity has a bar and a progress artifact of its own."""
+    shown: Activity | None = None
+    try:
         for step in steps:
-            done, total = position(step)
-            bar.update(task, completed=done, total=total, note=describe(step))
-            if show_due():
-                artifact = _show(artifact, name, 100 * done / max(total, 1), describe(step))
-            if log_due() and not console.is_terminal:
-                logger.info("%s: %d of %d %s", name, done, total, describe(step))
+            if shown is None or shown.is_over(step):
+                if shown:
+                    shown.end()
+                shown = Activity(step.activity)
+            shown.update(step)
             yield step
+    finally:
+        if shown:
+            shown.end()
 
 
-def last(steps: Iterable[Step]) -> Step:
-    """Run a generator to its end and give its last step, which carries the result."""
-    final = deque(steps, maxlen=1)
-    return final[0]
+class Activity:
+    """What is shown of one activity of a stage."""
+
+    def __init__(self, name: str) -> None:
+        """Start its bar."""
+        self.name, self.done = name, 0
+        self.console = Console(stderr=True)
+        self.log_due, self.ui_due = Ticker(LOG_SECONDS), Ticker(UI_SECONDS)
+        self.artifact: UUID | None = None
+        self.bar = _bar(self.console)
+        self.bar.start()
+        self.row = self.bar.add_task(name, total=None, note="")
+
+    def is_over(self, step: Progress) -> bool:
+        """Whether this step belongs to another activity, or to the same one begun again, as for another set."""
+        return step.activity != self.name or step.done < self.done
+
+    def update(self, step: Progress) -> None:
+        """Move the bar, and tell the log and Prefect's UI now and then."""
+        self.done = step.done
+        self.bar.update(self.row, completed=step.done, total=step.total, note=step.text)
+        if self.ui_due():
+            self.artifact = _show(self.artifact, self.name, 100 * step.done / max(step.total or 1, 1), step.text)
+        if self.log_due() and not self.console.is_terminal:
+            logger.info("%s: %d of %s %s", self.name, step.done, step.total or "?", step.text)
+
+    def end(self) -> None:
+        """Leave the bar as it is."""
+        self.bar.stop()
 
 
-def collect_features(chunks: Iterator[NDArray[np.float32]], name: str, total: int) -> NDArray[np.float32]:
-    """All rows of the chunks that a core generator yields."""
-    collected: list[NDArray[np.float32]] = []
-
-    def collect() -> Iterator[int]:
-        for chunk in chunks:
-            collected.append(chunk)
-            yield sum(map(len, collected))
-
-    last(track(collect(), name, lambda done: (done, total)))
-    return np.concatenate(collected)
-
-
-class _Bar(Progress):
+class _Bar(rich.Progress):
     """With its metrics below, so that a narrow terminal has room for both."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -111,13 +84,13 @@ class _Bar(Progress):
                 yield Text(f"  {task.fields['note']}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _bar(console: Console) -> Progress:
+def _bar(console: Console) -> rich.Progress:
     return _Bar(
-        TextColumn("{task.description:<13}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        rich.TextColumn("{task.description:<13}"),
+        rich.BarColumn(bar_width=30),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
     )

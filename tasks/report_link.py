@@ -2,11 +2,10 @@
 
 from prefect.artifacts import create_markdown_artifact
 
-from gif_core.artifacts import Artifact
+from gif_core.artifacts import Artifact, Inputs
 from gif_core.reporting import headline_rows
-from tasks.stage import Inputs
+from schemas.files import REPORT_FILE
 
-PAGE = "report.html"
 HOW_TO_OPEN = (
     "Browsers do not follow a link from here to a file or a bucket: open the address itself, or the copy on your own "
     "disk that `gif runs show` names."
@@ -15,7 +14,7 @@ HOW_TO_OPEN = (
 
 def show_link(report: Artifact, inputs: Inputs) -> None:
     """The headline metrics of the run and where its page is, as an artifact in Prefect's UI."""
-    where = f"{report.ref.uri}/{report.stored(PAGE).path}"
+    where = f"{report.ref.uri}/{report.stored(REPORT_FILE).path}"
     rows = [f"| {name} | {value} |" for name, value in headline_rows(inputs)]
     page = [f"[The report of this run]({where})", "", f"`{where}`", "", HOW_TO_OPEN]
     lines = [*page, "", "| metric | |", "|---|---|", *rows]

@@ -6,14 +6,14 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
-from gif_core.artifacts import Artifact, ArtifactStore, move_tag
+from gif_core.artifacts import Artifact, ArtifactStore, Inputs, move_tag
 from gif_core.runtime import lines_about
 from schemas.execution import ExecutionConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
 from tasks.report_link import show_link
 from tasks.retries import patience, try_again
-from tasks.stage import Inputs, Show
+from tasks.stage import Show
 
 SHOWN: Final[dict[StageName, Show]] = {"reporting": show_link}
 """What Prefect's UI displays of reused artifacts too."""

@@ -1,7 +1,7 @@
 """What all stages share: find the artifact or make it, and let Prefect show which of the two it was."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from gif_core.artifacts import (
     Artifact,
     ArtifactStore,
     Draft,
+    Inputs,
     PublishedMeanwhileError,
     condemning,
     move_tag,
@@ -31,7 +32,6 @@ from tasks.retries import try_again
 
 logger = logging.getLogger(__name__)
 
-Inputs = Mapping[StageName, Artifact]
 Work = Callable[[RunConfig, Inputs, Draft], None]
 Show = Callable[[Artifact, Inputs], None]
 StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], StageIdentity | None, bool], Any]

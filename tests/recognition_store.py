@@ -16,18 +16,18 @@ from safetensors.torch import load_file, save_file
 
 from gif_core.artifacts import Artifact, ArtifactStore, move_tag
 from gif_core.backbones import build_backbone, embed_images
-from gif_core.evaluation import SetResult, pair_metrics, write_scores
+from gif_core.evaluation import SetResult, SystemResult, measure_identification, pair_metrics, write_scores
 from gif_core.heads import TokenHeads
 from gif_core.images import Faces
 from gif_core.ingestion import ingest
 from gif_core.protocols import draw_pairs, pair_distances, verify_distances
 from gif_core.readers import open_reader
+from gif_core.runtime import result_of
 from gif_core.tokenization import CodeShape, draw_codes, write_code_table
 from gif_core.training import open_backbone
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 from schemas.training import TrainingConfig
-from tasks.identification import measure_identification
 
 SETTINGS = {
     "ingestion": {"sources": [{"kind": "synthetic", "identities": 16, "smallest": 6, "largest": 6}], "held_out": 0.4},
@@ -75,9 +75,10 @@ def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageNam
     features = np.concatenate(list(embed_images(model, faces, np.arange(len(faces)), flip=True, device=CPU)))
     result = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": len(pairs)})
     found = verify_distances(pair_distances(features, pairs.left, pairs.right), pairs.same)
-    result.systems["model"], result.curves["model"] = pair_metrics(found), found.roc
-    result.system_flags["model"] = {"flip": True}
-    write_scores(folder, [result], artifacts["training"].ref.key, measure_identification(config, artifacts))
+    result.systems["model"] = SystemResult(pair_metrics(found), {"flip": True}, found.roc)
+    assert config.evaluation.identification
+    identified = result_of(measure_identification(config, artifacts, config.evaluation.identification))
+    write_scores(folder, [result], artifacts["training"].ref.key, identified)
 
 
 def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from gif_core.artifacts import ArtifactStore
 from schemas.artifacts import RunRecord, StageRecord
+from schemas.files import REPORT_FILE
 from schemas.stages import STAGES, StageName
 
 HEADLINE_METRICS = 4
@@ -28,7 +29,7 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
     if "reporting" in record.stages:
         ref = store.ref("reporting", record.stages["reporting"].key)
         if store.find(ref.stage, ref.key):
-            console.print(f"report: {store.open(ref).path('report.html')}", soft_wrap=True, highlight=False)
+            console.print(f"report: {store.open(ref).path(REPORT_FILE)}", soft_wrap=True, highlight=False)
 
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:

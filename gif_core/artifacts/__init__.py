@@ -17,6 +17,7 @@ leases       which run computes an artifact, so that others wait
 attempts     which process writes which folder; resuming what a dead one left
 checkpoints  checkpoints of a long computation
 parts        parts of a stage's work, stored as they are finished
+part_runs    computing the parts that are not stored yet, in this process or on the runner that is given
 gc           `gif artifacts check` and `gif artifacts gc`: checking files, removing leftovers
 pruning      `gif artifacts prune`: removing artifacts that nothing needs
 tags         tags, and finding the artifact that a text names
@@ -47,8 +48,13 @@ __all__ = [
     "Draft",
     "FileDamagedError",
     "FoundModel",
+    "InThisProcess",
+    "Inputs",
     "MetricsWriter",
     "NotAModelError",
+    "PartJob",
+    "PartRun",
+    "PartRunner",
     "PartStore",
     "PublishedMeanwhileError",
     "Storage",
@@ -94,7 +100,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.artifacts.artifact import Artifact, Draft
+    from gif_core.artifacts.artifact import Artifact, Draft, Inputs
     from gif_core.artifacts.cache import cache_folder
     from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints, checkpoint_folder
     from gif_core.artifacts.damage import condemning
@@ -130,6 +136,7 @@ if TYPE_CHECKING:
         with_ancestors,
     )
     from gif_core.artifacts.metrics import MetricsWriter
+    from gif_core.artifacts.part_runs import InThisProcess, PartJob, PartRun, PartRunner
     from gif_core.artifacts.parts import PartStore, list_parts
     from gif_core.artifacts.pruning import find_unneeded, remove_unneeded
     from gif_core.artifacts.remote import AT_ONCE, PART_BYTES

@@ -84,6 +84,10 @@ class Artifact:
         raise ArtifactMissingError(f"{self.ref} has no file {name}; it has: {', '.join(self.names())}")
 
 
+Inputs = Mapping[StageName, Artifact]
+"""The artifacts that a stage reads."""
+
+
 @dataclass
 class Draft:
     """A local folder that a stage fills; `metrics` become the manifest's headline metrics."""

@@ -72,8 +72,19 @@ Metrics = dict[str, float]
 
 
 @dataclass
+class SystemResult:
+    """What one system achieves on a set."""
+
+    metrics: Metrics
+    flags: FlagValues = field(default_factory=dict)
+    """Those that it does not share with all systems of the set."""
+    roc: Roc | None = None
+    cmc: NDArray[np.float64] | None = None
+
+
+@dataclass
 class SetResult:
-    """What came of one set: metrics by system, or why there are none."""
+    """What came of one set: a result for each system, or why there is none."""
 
     title: str
     kind: str
@@ -81,26 +92,28 @@ class SetResult:
     flags: FlagValues
     """Those that all systems share."""
     counts: dict[str, int]
-    systems: dict[str, Metrics] = field(default_factory=dict)
-    system_flags: dict[str, FlagValues] = field(default_factory=dict)
-    """Those that a system has for itself."""
+    systems: dict[str, SystemResult] = field(default_factory=dict)
     undefined: str | None = None
-    curves: dict[str, Roc] = field(default_factory=dict)
-    ranks: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     errors: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `errors.parquet`, without the set."""
+    pair_scores: pa.Table | None = None
+    """The model's scores of single pairs, and of single probes: what another model is compared with."""
+    searches: pa.Table | None = None
     parts: list[str] = field(default_factory=list)
     """The stored parts that features were read from."""
     parts_computed: int = 0
-    kept_pairs: pa.Table | None = None
-    """The model's scores of single pairs, and of single probes: what another model is compared with."""
-    kept_searches: pa.Table | None = None
+
+    @property
+    def metrics(self) -> dict[str, Metrics]:
+        """The metrics of every system."""
+        return {name: system.metrics for name, system in self.systems.items()}
 
     def describe(self) -> dict[str, Any]:
         """As it stands in `scores.json`."""
         about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
-        about |= {"system_flags": self.system_flags} if self.system_flags else {}
-        return about | {"systems": self.systems} | ({"undefined": self.undefined} if self.undefined else {})
+        own_flags = {name: system.flags for name, system in self.systems.items() if system.flags}
+        about |= {"system_flags": own_flags} if own_flags else {}
+        return about | {"systems": self.metrics} | ({"undefined": self.undefined} if self.undefined else {})
 
 
 def pair_metrics(result: Verification) -> Metrics:
@@ -152,21 +165,29 @@ def write_scores(
     write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
     if identification:
         write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
-    measured = [*results, identification] if identification else results
-    rows = [row for result in measured for row in _rows(result, model)]
+    _write_metrics(folder, [*results, identification] if identification else results, model)
+    _write_curves(folder, results)
+    errors = [{"set": result.title, **row} for result in results for row in result.errors]
+    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
+    pairs = [result.pair_scores for result in results if result.pair_scores is not None]
+    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIRS_FILE)
+    searches = [result.searches for result in results if result.searches is not None]
+    pq.write_table(pa.concat_tables([SEARCHES.empty_table(), *searches]), folder / SEARCHES_FILE)
+
+
+def _write_metrics(folder: Path, results: Sequence[SetResult], model: str) -> None:
+    rows = [row for result in results for row in _rows(result, model)]
     pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
     with MetricsWriter(folder / "metrics.parquet", "evaluation") as writer:
         writer.add(None, {f"{row['set']}/{row['system']}/{row['metric']}": row["value"] for row in rows})
-    curves = [_curve(result.title, system, roc) for result in results for system, roc in result.curves.items()]
+
+
+def _write_curves(folder: Path, results: Sequence[SetResult]) -> None:
+    systems = [(result.title, name, system) for result in results for name, system in result.systems.items()]
+    curves = [_curve(title, name, system.roc) for title, name, system in systems if system.roc is not None]
     pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / "roc.parquet")
-    ranks = [_ranks(result.title, system, cmc) for result in results for system, cmc in result.ranks.items()]
+    ranks = [_ranks(title, name, system.cmc) for title, name, system in systems if system.cmc is not None]
     pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
-    errors = [{"set": result.title, **row} for result in results for row in result.errors]
-    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
-    pairs = [result.kept_pairs for result in results if result.kept_pairs is not None]
-    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIRS_FILE)
-    searches = [result.kept_searches for result in results if result.kept_searches is not None]
-    pq.write_table(pa.concat_tables([SEARCHES.empty_table(), *searches]), folder / SEARCHES_FILE)
 
 
 def _encode(image_HWC: NDArray[np.uint8]) -> bytes:
@@ -179,7 +200,7 @@ def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
     flags = {system: json.dumps(flags_of(result.describe(), system)) for system in result.systems}
     return [
         {**about, "system": system, "flags": flags[system], "metric": metric, "value": value}
-        for system, metrics in result.systems.items()
+        for system, metrics in result.metrics.items()
         for metric, value in metrics.items()
     ]
 

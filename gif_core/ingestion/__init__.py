@@ -1,5 +1,6 @@
 """Ingestion: faces of any source become Arrow shards with dense identity ids and a held-out split.
 
+stage        run: faces of any source → Arrow shards, and the tables about them
 conversion   ingest: planning the splits, reading, the tables of identities and of the quarantine
 catalogue    all records and identities of all sources, and reading them ahead
 splits       the faces of one split: assigning identity ids, filling shards

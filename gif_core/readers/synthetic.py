@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gif_core.images import SourceFile
 from gif_core.readers.base import Content, Fault
-from gif_core.synthetic import draw_jpeg, sample_count
+from gif_core.synthetic import draw_jpeg, label_of, sample_count
 from schemas.ingestion import SyntheticSource
 
 
@@ -61,7 +61,7 @@ class SyntheticReader:
         """All identities with their number of images."""
         identities = range(self.source.identities)
         counts = np.fromiter((self._count(person) for person in identities), np.int32, len(identities))
-        return SyntheticListing([f"person-{person:06d}" for person in identities], counts)
+        return SyntheticListing([label_of(person) for person in identities], counts)
 
     @cached_property
     def files(self) -> list[SourceFile]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gif_core.images import Faces, Images, decode
-from gif_core.synthetic import draw_jpeg
+from gif_core.synthetic import draw_jpeg, number_of
 from schemas.ingestion import Source, SyntheticSource
 
 ENROLLED: Final = 603
@@ -60,7 +60,7 @@ def choose_enrolled(
     person_N = rng.permutation(identities_P)[turn_N % len(identities_P)]
     source_N, labels = identities["source"].to_numpy()[person_N], identities["label"].take(person_N).to_pylist()
     places = [
-        (source.seed, int(label.rpartition("-")[2]), source.largest + turn)
+        (source.seed, number_of(label), source.largest + turn)
         for source, label, turn in zip(
             map(sources.__getitem__, source_N), labels, turn_N // len(identities_P), strict=True
         )

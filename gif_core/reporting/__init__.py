@@ -1,5 +1,6 @@
 """Reporting: how the artifacts of a run become one HTML page, and how runs are compared.
 
+stage        `run`: all artifacts of a run → `report.html`
 page         `write_report`, `write_comparison`: fills the templates; lists the sections
 sections/    The values each section shows: glance, scores, faces, vectors, codes, training, lineage
 plots        The plotly figures: arrays in, figures out

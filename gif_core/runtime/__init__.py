@@ -2,9 +2,12 @@
 
 devices        choosing the device; giving concurrent processes different GPUs
 process_group  the processes that train together under torchrun: all-reduce, gather, rank 0
+jobs           running a job in this process or under torchrun; the `main` of all worker processes
+torchrun       starting processes under torchrun, reading what they report, ending them
 process_trees  ending all descendants of a service together
 workers        worker processes that end with their parent and report why they failed
 interrupts     postponing SIGINT and SIGTERM
+progress       Progress, which stages yield; rates and tickers
 prefetching    loading items ahead of their use in threads
 memory         peak memory of a process tree
 matrices       memory-mapped float32 tensors in safetensors files
@@ -30,13 +33,19 @@ __all__ = [
     "MARK",
     "PATIENCE",
     "STARTED_BY",
+    "JobWorker",
     "JsonLines",
     "Matrix",
     "MemoryWatch",
     "ProcessGroup",
+    "Progress",
+    "Rate",
     "Rows",
+    "Ticker",
+    "check_elastic",
     "check_gpus",
     "code_version",
+    "count_processes",
     "create_matrix",
     "decimal",
     "describe_fault",
@@ -63,6 +72,9 @@ __all__ = [
     "plain_name",
     "postponed_interrupts",
     "prefetch",
+    "rendezvous_options",
+    "result_of",
+    "run_module",
     "say_about",
     "set_name",
     "size",
@@ -88,13 +100,16 @@ if TYPE_CHECKING:
         thousands,
     )
     from gif_core.runtime.interrupts import postponed_interrupts
+    from gif_core.runtime.jobs import JobWorker
     from gif_core.runtime.logs import JsonLines, lines_about, say_about, with_log_fields
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch
     from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_family
+    from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
     from gif_core.runtime.sharded_rows import CHUNK, Rows, own_range, unit_rows
+    from gif_core.runtime.torchrun import check_elastic, count_processes, rendezvous_options, run_module
     from gif_core.runtime.unchanged import once_per_file
     from gif_core.runtime.version import code_version
     from gif_core.runtime.workers import FAULT, KIND, STARTED_BY, describe_fault, end_with_parent

@@ -1,14 +1,16 @@
 """Separation (Eq. 4 to 6): how identity vectors are spread over the sphere and become the code vectors H.
 
-descent         `separate`: epochs of gradient steps on Eq. 6, the metrics of each epoch, the stopping rules
-potential       The Gaussian potential: its uniform limit (Eq. 4), its mean (Eq. 5), the gradient of a batch (Eq. 6)
-equalisation    The closed-form first step: remove the mean, flatten the spectrum until a given gap is reached
-linear_maps     Least-squares map that places new identities; projection onto fewer dimensions
-neighbourhoods  How much of the start is kept: nearest neighbours and rank correlation of similarities
-distances       Minimum, mean and maximum pairwise cosine distance and its histogram (the paper's Figure 4)
-checkpoints     Saves and restores the vectors and metrics of an interrupted separation
-code_vectors    Opens the code vectors of a published separation
-worker          Runs a separation from file to file: in this process or as one of several under torchrun
+stage             `run`: identity vectors → `code_vectors.safetensors`, the curve of the descent, pairwise distances
+descent           `separate`: epochs of gradient steps on Eq. 6, the metrics of each epoch, the stopping rules
+potential         The Gaussian potential: its uniform limit (Eq. 4), its mean (Eq. 5), the gradient of a batch (Eq. 6)
+equalisation      The closed-form first step: remove the mean, flatten the spectrum until a given gap is reached
+linear_maps       Least-squares map that places new identities; projection onto fewer dimensions
+neighbourhoods    How much of the start is kept: nearest neighbours and rank correlation of similarities
+distances         Minimum, mean and maximum pairwise cosine distance and its histogram (the paper's Figure 4)
+starting_vectors  The vectors to start from: the encoder's, or known code vectors with new ones placed among them
+checkpoints       Saves and restores the vectors and metrics of an interrupted separation
+code_vectors      Opens the code vectors of a published separation
+worker            Runs a separation from file to file: in this process or as one of several under torchrun
 """
 
 from typing import TYPE_CHECKING

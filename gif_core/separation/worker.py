@@ -5,24 +5,19 @@ python -m torch.distributed.run --nproc-per-node 2 -m gif_core.separation.worker
 
 # Shapes: M rows of a chunk, D dimensions.
 
-import json
-import logging
 import os
-import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from gif_core.runtime import (
     CHUNK,
+    JobWorker,
     Matrix,
     Rows,
-    end_with_parent,
-    join_processes,
-    leave_processes,
     map_matrix,
     own_range,
     pick_device,
@@ -32,10 +27,10 @@ from gif_core.separation.checkpoints import NAME, Checkpoints, write_rows
 from gif_core.separation.descent import SeparationStep, separate
 from schemas.separation import SeparationJob
 
-VECTORS = "vectors"
+VECTORS: Final = "vectors"
 
 
-def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Iterator[SeparationStep]:
+def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Generator[SeparationStep, None, None]:
     """Separate this process's range of the vectors, then write it to the result file."""
     rows = open_rows(job, rank, processes)
     checkpoints = Checkpoints(Path(job.checkpoints), seconds=job.checkpoint_seconds)
@@ -63,21 +58,6 @@ def fits(size: int, device: torch.device) -> bool:
     return size < 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def main() -> None:
-    """Run one process under torchrun; rank 0 prints each step as a line of JSON."""
-    end_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    job = SeparationJob.model_validate_json(Path(sys.argv[1]).read_text())
-    try:
-        group = join_processes(job.device)
-        for step in run_job(job, group.rank, group.size):
-            if group.leads:
-                sys.stdout.write(json.dumps(asdict(step)) + "\n")
-                sys.stdout.flush()
-    finally:
-        leave_processes()
-
-
 def _own_device(name: str) -> torch.device:
     """Return this process's own device; on GPUs matrix products run in TF32 with float32 accumulation."""
     device = pick_device(name)
@@ -95,5 +75,12 @@ def _copy_unit(start: Matrix, local: Tensor, first: int) -> None:
         local[begin : begin + len(chunk_MD)] = unit_rows(chunk_MD, first + begin).to(local.device)
 
 
+WORKER: Final = JobWorker(
+    module="gif_core.separation.worker",
+    job_type=SeparationJob,
+    step_type=SeparationStep,
+    run=lambda job, group, _: run_job(job, group.rank, group.size),
+)
+
 if __name__ == "__main__":
-    main()
+    WORKER.main()

@@ -27,6 +27,8 @@ __all__ = [
     "draw_jpeg",
     "find_landmarks",
     "identity_attributes",
+    "label_of",
+    "number_of",
     "prompts",
     "questions",
     "sample_count",
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from gif_core.synthetic.attributes import ATTRIBUTES, describe, identity_attributes, sample_count
     from gif_core.synthetic.captions import TEMPLATES, answers, caption, prompts, questions
     from gif_core.synthetic.drawing import draw_face, draw_jpeg
+    from gif_core.synthetic.labels import label_of, number_of
     from gif_core.synthetic.landmarks import find_landmarks, shot_of
 else:
     __getattr__ = lazy_imports(__name__)

@@ -1,5 +1,6 @@
 """Tokenization (Algorithm 1): how code vectors become identity codes.
 
+stage                `run`: code vectors → `codes.duckdb`, `codes.parquet` and the quality of the codes
 codes                `CodeShape` (length l, vocab size v, capacity), checks, packing into integers, atomic codes
 hierarchical_kmeans  `tokenize`: Algorithm 1, capacity-bounded hierarchical k-means
 kmeans               Spherical k-means, plain and bounded: one split of Algorithm 1

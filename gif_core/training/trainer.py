@@ -63,8 +63,6 @@ class Training:
     """Of all steps so far, also of those before it was taken up again."""
     verify: Callable[[nn.Module], dict[str, float]] | None = None
     """What is measured after every epoch, by the first process."""
-    end_step: Callable[[], bool] = lambda: False
-    """Called after every step and its report, by all processes; a yes ends the run there."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -76,11 +74,11 @@ class Training:
         """Optimizer steps of the whole training."""
         return self.config.epochs * self.steps_per_epoch
 
-    def run(self) -> Generator[TrainingReport, None, None]:
+    def run(self, end_step: Callable[[], bool] = lambda: False) -> Generator[TrainingReport, None, None]:
         """Minimise the head's loss (Eq. 10) over the faces, and yield a report every few steps.
 
-        On a CPU the same seed gives the same weights. Closing the iterator ends the processes that read ahead, as many
-        as `faces` has workers.
+        All processes call `end_step` after every step and its report; True ends the run there. On a CPU the same seed
+        gives the same weights. Closing the iterator ends the processes that read ahead, as many as `faces` has workers.
         """
         plans = plan_batches(
             len(self.faces),
@@ -101,7 +99,7 @@ class Training:
                     means["images_per_second"] = images / (time.perf_counter() - since)
                     yield self._report(batch.epoch, means)
                     since = time.perf_counter()
-                if self.end_step():
+                if end_step():
                     return
 
     def _is_due(self, step: int) -> bool:

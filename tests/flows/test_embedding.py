@@ -14,9 +14,9 @@ from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.artifacts.parts import parts_of
 from gif_core.backbones import WeightsError
 from gif_core.embedding import Part, vectors_of
+from gif_core.embedding.part_jobs import EmbedPart
 from schemas.loading import load_config
 from schemas.run import RunConfig
-from tasks.embedding import compute_part
 
 Start = Callable[..., BaseProcess]
 RUNNERS = {"processes": "ProcessPoolTaskRunner", "dask": "DaskTaskRunner", "ray": "RayTaskRunner"}
@@ -148,17 +148,18 @@ def test_a_refresh_computes_every_part_again(faces: Path, tmp_path: Path) -> Non
 def test_weights_that_changed_since_the_run_began_are_refused(faces: Path, tmp_path: Path) -> None:
     store = ArtifactStore(str(tmp_path / "store"))
     part, config = Part("0" * 64, "identities-00000.arrow", 0, 1), load_config(str(faces)).embedding
+    job = EmbedPart(
+        store=store.storage.url,
+        key=part.key,
+        faces=store.refs("ingestion")[0],
+        part=part,
+        config=config,
+        weights="sha256:of another file",
+        device="cpu",
+        batch_size=8,
+    )
     with pytest.raises(WeightsError, match="is not the file that the run began with"):
-        compute_part.fn(
-            store=store.storage.url,
-            faces=store.refs("ingestion")[0],
-            part=part,
-            config=config,
-            weights="sha256:of another file",
-            device="cpu",
-            batch_size=8,
-            threads=1,
-        )
+        job.compute(threads=1)
 
 
 def test_a_part_that_was_damaged_is_told_and_made_anew(faces: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, MetricsWriter, artifact_key
-from gif_core.evaluation import SetResult
+from gif_core.evaluation import SetResult, SystemResult
 from gif_core.evaluation import results as score_files
 from gif_core.ingestion import ingest
 from gif_core.protocols import Roc
@@ -168,23 +168,22 @@ def write_scores(run: SmallRun) -> None:
         rates = {"tar_at_far_0.1": 0.9, "tar_at_far_0.001": 0.5}
         for system, accuracy in {"raw_pixels": 0.6125, "encoder": 0.7, "model": 0.98765}.items():
             metrics = {"accuracy": accuracy, "accuracy_std": 0.01, "threshold": 1.2}
-            held_out.systems[system], held_out.curves[system] = metrics | rates, roc
-            held_out.system_flags[system] = {"flip": system == "model"}
+            held_out.systems[system] = SystemResult(metrics | rates, {"flip": system == "model"}, roc)
         held_out.errors = [error(same=same, distance=distance) for same, distance in ((False, 0.11), (True, 3.33))]
     else:
         held_out.undefined = NOBODY
     with run.publish("evaluation") as draft:
         score_files.write_scores(draft.folder, [held_out, *other_sets(roc)], "0" * 64)
-        draft.metrics |= {f"{name}_accuracy": metrics["accuracy"] for name, metrics in held_out.systems.items()}
+        draft.metrics |= {f"{name}_accuracy": metrics["accuracy"] for name, metrics in held_out.metrics.items()}
 
 
 def other_sets(roc: Roc) -> list[SetResult]:
     lfw = SetResult("lfw", "bin", "pairs-1", {"flip": True}, {"pairs": 6000, "same": 3000})
-    lfw.systems, lfw.curves = {"model": {"accuracy": 0.91234}}, {"model": roc}
+    lfw.systems = {"model": SystemResult({"accuracy": 0.91234}, roc=roc)}
     flags = {"flip": True, "detector_score": False, "norm": True}
     ijb = SetResult("IJB-C", "ijb", "ijb-1", flags, {"templates": 40, "pairs": 900})
-    ijb.systems = {"model": {"tar_at_far_0.0001": 0.5432, "tpir_at_fpir_0.01": 0.4, "rank_1": 0.66}}
-    ijb.curves, ijb.ranks = {"model": roc}, {"model": np.array([0.66, 0.7, 0.8])}
+    metrics = {"tar_at_far_0.0001": 0.5432, "tpir_at_fpir_0.01": 0.4, "rank_1": 0.66}
+    ijb.systems = {"model": SystemResult(metrics, roc=roc, cmc=np.array([0.66, 0.7, 0.8]))}
     one_class = SetResult(
         "synthetic sets", "parquet", "pairs-1", {"flip": True}, {"pairs": 8, "same": 8}, undefined=ONE_CLASS
     )

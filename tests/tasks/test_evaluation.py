@@ -80,7 +80,7 @@ def run(tmp_path: Path, store: ArtifactStore, without_flow: None) -> Run:
                 "execution": {"device": "cpu", "workers": 1, "encode_batch": 32},
             }
         )
-        state = evaluation.fn(config, inputs, refresh)
+        state = evaluation.fn(config, inputs, refresh=refresh)
         return store.open(state if isinstance(state, ArtifactRef) else state.data)
 
     return make
@@ -231,7 +231,7 @@ def test_a_gallery_in_which_no_probe_is_enrolled_is_named(run: Run, tmp_path: Pa
     head, *rows = probes.read_text().splitlines(keepends=True)
     probes.write_text(head + "".join(row for row in rows if row.endswith((",1\n", ",3\n"))))
     found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
-    assert found["undefined"] == "1:N: no probe has its system in gallery G2: nobody can be identified"
+    assert found["undefined"] == "1:N: no probe has its subject in gallery G2: TPIR and ranks are undefined"
 
 
 def test_an_image_of_a_tree_that_is_missing_is_told_before_any_is_embedded(run: Run, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from prefect.context import SyncClientContext, TaskRunContext
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
+from gif_core.runtime import Progress
 from tasks import progress
 from tasks.progress import track
 
@@ -36,13 +37,13 @@ def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_metric
 
     @task
     def stage() -> None:
-        for number in track([1, 2], "stage", lambda at: (at, 4), lambda at: f"tokens 9{at} 8{at}%"):
+        for step in track(Progress("stage", at, 4, f"tokens 9{at} 8{at}%") for at in (1, 2)):
             context = TaskRunContext.get()
             assert context is not None
             mine = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=[context.task_run.id]))
             with get_client(sync_client=True) as client:
                 shown.extend(
-                    (number, found.data, found.description) for found in client.read_artifacts(artifact_filter=mine)
+                    (step.done, found.data, found.description) for found in client.read_artifacts(artifact_filter=mine)
                 )
 
     flow(name="progress")(lambda: stage())()
@@ -93,7 +94,7 @@ def test_a_server_that_does_not_answer_is_asked_once_and_the_work_goes_on(
     def work() -> list[int]:
         with temporary_settings({PREFECT_API_URL: dead_server.url}):
             monkeypatch.setattr(SyncClientContext, "get", lambda: None)  # the run's client knows the real server
-            return list(track(range(2), "counting", lambda done: (done, 2)))
+            return [step.done for step in track(Progress("counting", done, 2) for done in range(2))]
 
     @flow
     def counting() -> list[int]:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.separation import stage as module
 from gif_core.separation.checkpoints import STATE
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
-from tasks import separation as module
 from tasks.separation import separation
 
 COUNT, DIMENSION = 120, 16
@@ -54,7 +54,7 @@ def run(tmp_path: Path, embedding: ArtifactRef, prefect: str) -> Run:
         config = RunConfig.model_validate(
             {"store": str(tmp_path / "store"), "separation": given, "execution": {"device": "cpu", **execution}}
         )
-        return store.open(separation.fn(config, {"embedding": embedding}, refresh))
+        return store.open(separation.fn(config, {"embedding": embedding}, refresh=refresh))
 
     return make
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore, Draft
+from gif_core.artifacts import ArtifactStore, Draft, Inputs
 from gif_core.planning import StageIdentity, identify_stage
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks import stage as module
-from tasks.stage import Inputs, StageRunner
+from tasks.stage import StageRunner
 
 
 @pytest.fixture(autouse=True)

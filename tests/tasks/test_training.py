@@ -19,14 +19,15 @@ from gif_core.protocols.sets import write_synthetic_bin
 from gif_core.runtime import ProcessGroup
 from gif_core.tokenization import CodeShape, write_code_table
 from gif_core.training import TrainingReport, load_backbone, open_checkpoints, run_job, save_model
+from gif_core.training import stage as training_stage
+from gif_core.training.headlines import describe_report
 from gif_core.training.step import Stepper
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from schemas.training import TrainingJob
-from tasks import training as tasks
-from tasks.training import describe, training
+from tasks.training import training
 
 IDENTITIES, SAMPLES, DIM = 12, 4, 16
 Run = Callable[..., Artifact]
@@ -96,7 +97,7 @@ def run(store: ArtifactStore, inputs: dict[StageName, ArtifactRef], prefect: str
             "evaluation": changes.pop("evaluation", {}),
             "execution": {"device": "cpu", "workers": 1, **changes},
         }
-        return store.open(training.fn(RunConfig.model_validate(settings), inputs, refresh))
+        return store.open(training.fn(RunConfig.model_validate(settings), inputs, refresh=refresh))
 
     return make
 
@@ -206,8 +207,8 @@ class OtherMachine:
     def __init__(self, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.publishes = store, True
         self.after_the_last_step: Callable[[], None] = lambda: None
-        monkeypatch.setattr(tasks, "_run", self.run)
-        monkeypatch.setattr(tasks, "save_model", self.end)
+        monkeypatch.setattr(training_stage, "_run", self.run)
+        monkeypatch.setattr(training_stage, "save_model", self.end)
 
     def run(self, job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[TrainingReport, None, None]:
         self.job, self.draft = job, draft
@@ -299,7 +300,7 @@ def test_a_store_that_is_away_is_not_taken_for_one_without_the_codes_of_the_mode
 def test_the_metrics_of_a_report_are_said_in_a_line() -> None:
     tokens = {"token_accuracy/1": 0.91, "token_accuracy/2": 0.84, "token_accuracy/3": 0.62}
     report = TrainingReport(5, 9, 0, {"loss": 2.1134, "alignment": 0.712, **tokens, "code_accuracy": 0.55})
-    assert describe(report) == "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71"
+    assert describe_report(report) == "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71"
 
 
 def test_wandb_that_is_not_installed_is_said(run: Run) -> None:
@@ -316,10 +317,10 @@ def test_processes_of_a_machine_share_its_decoding_workers(
         jobs.append(TrainingJob.model_validate_json(Path(arguments[0]).read_text()))
         raise GifError("enough is known")
 
-    monkeypatch.setattr("tasks.training.run_module", note)
+    monkeypatch.setattr("gif_core.runtime.jobs.run_module", note)
     for workers in (7, 1):
         execution = {"device": "cpu", "workers": workers, "processes": 2}
         config = RunConfig.model_validate({"store": str(tmp_path / "store"), "execution": execution})
         with pytest.raises(GifError, match="enough is known"):
-            training.fn(config, inputs, False)
+            training.fn(config, inputs)
     assert [job.workers for job in jobs] == [3, 1]

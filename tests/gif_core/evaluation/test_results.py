@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gif_core.artifacts import ArtifactStore
-from gif_core.evaluation import SetResult, write_scores
+from gif_core.evaluation import SetResult, SystemResult, write_scores
 from gif_core.protocols import ScoresFormatError, flags_of, read_scores
 from gif_core.protocols.scores import FORMAT
 from gif_core.recognition import open_set_metrics, pair_thresholds, read_calibration
@@ -20,14 +20,14 @@ def refuse(constant: str) -> Any:
 
 def measured(title: str = "mine", **metrics: float) -> SetResult:
     result = SetResult(title, "bin", "pairs-1", {"folds": 10}, {"pairs": 20})
-    result.systems = {"raw_pixels": dict(metrics), "model": dict(metrics)}
-    result.system_flags = {"raw_pixels": {"flip": False}, "model": {"flip": True}}
+    for system, flip in {"raw_pixels": False, "model": True}.items():
+        result.systems[system] = SystemResult(dict(metrics), {"flip": flip})
     return result
 
 
 def test_a_metric_that_is_undefined_is_left_out_and_the_file_is_json(tmp_path: Path) -> None:
     metrics = open_set_metrics(OpenSetMetrics({1: 0.5}, 0.3, 0.25, fpir_of_others=None), 0.01)
-    found = SetResult("identification", "identification", "enrolled-1", {}, {}, {"codes": metrics})
+    found = SetResult("identification", "identification", "enrolled-1", {}, {}, {"codes": SystemResult(metrics)})
     write_scores(tmp_path, [], "model", found)
     about = json.loads((tmp_path / "identification.json").read_text(), parse_constant=refuse)
     assert about["systems"]["codes"] == {"rank_1": 0.5, "fnir_at_fpir_0.01": 0.25, "threshold": 0.3}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, find_evaluation, find_scores
-from gif_core.evaluation import SetResult, write_scores
+from gif_core.evaluation import SetResult, SystemResult, write_scores
 from gif_core.heads import build_head
 from gif_core.protocols.scores import FORMAT
 from gif_core.reporting import Scored, find_comparable, load_beside, load_run, tabulate, write_comparison
@@ -184,7 +184,8 @@ def test_identification_stands_beside_that_of_other_runs_and_the_lowest_fnir_is_
         run = small_run(tmp_path, head=head)
         evaluation = run.inputs["evaluation"]
         found = SetResult("identification", "identification", "enrolled-1", {"beam": 64}, {})
-        found.systems["reranked"] = {"rank_1": 0.75, "rank_5": 0.9, "fnir_at_fpir_0.01": fnir, "threshold": 0.3}
+        metrics = {"rank_1": 0.75, "rank_5": 0.9, "fnir_at_fpir_0.01": fnir, "threshold": 0.3}
+        found.systems["reranked"] = SystemResult(metrics)
         with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
             write_scores(draft.folder, [], "0" * 64, found)
             run.store.publish(draft, replace=True)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from gif_core.evaluation import SetResult, write_scores
+from gif_core.evaluation import SetResult, SystemResult, write_scores
 from gif_core.protocols.scores import FORMAT
 from gif_core.reporting.head_cost import memory_curves
 from gif_core.reporting.page import SECTIONS, figure_json
@@ -232,7 +232,7 @@ def test_the_report_says_when_no_pairs_were_verified_and_why_templates_have_no_e
     run = small_run(tmp_path / "store", seed=4)
     evaluation = run.inputs["evaluation"]
     templates = SetResult("IJB-C", "ijb", "ijb-1", {"flip": True}, {"pairs": 9})
-    templates.systems = {"model": {"tar_at_far_0.0001": 0.5}}
+    templates.systems = {"model": SystemResult({"tar_at_far_0.0001": 0.5})}
     with run.store.draft(evaluation.ref, evaluation.manifest.settings, evaluation.manifest.inputs) as draft:
         write_scores(draft.folder, [templates], "0" * 64)
         run.store.publish(draft, replace=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.evaluation import SetResult, keep_pairs, pair_metrics, write_scores
+from gif_core.evaluation import SetResult, SystemResult, keep_pairs, pair_metrics, write_scores
 from gif_core.protocols import verify_distances
 from gif_core.retraining import compare, should_promote
 from gif_core.retraining.promotion import NotComparableError
@@ -69,8 +69,8 @@ def evaluate(tmp_path: Path) -> Evaluate:
         distance = np.clip(np.where(same, 1.0, 2.0) + noise * rng.normal(size=pairs), 0, 3.99)
         result = SetResult(title, "bin", "pairs-1", {"folds": 10}, {"pairs": pairs, "same": int(same.sum())})
         found = verify_distances(distance, same, 10)
-        result.systems["model"], result.curves["model"] = pair_metrics(found), found.roc
-        result.kept_pairs = keep_pairs(title, -distance, same, left, right, np.arange(IDENTITIES))
+        result.systems["model"] = SystemResult(pair_metrics(found), roc=found.roc)
+        result.pair_scores = keep_pairs(title, -distance, same, left, right, np.arange(IDENTITIES))
         key = rng.spawn(1)[0].bytes(8).hex() + f"{noise:.2f}{pairs}{title}{faces}".encode().hex()
         inputs = {"ingestion": MadeFrom(key=faces * 64, digest=faces * 64)}
         with store.draft(store.ref("evaluation", key.ljust(64, "0")[:64]), {"sets": title}, inputs) as draft:

@@ -46,7 +46,7 @@ def spy(self, batch):
         file.write(json.dumps([step, batch.labels_B.tolist()]) + "\\n")
 
 training_step.Stepper.take = spy
-training_worker.main()
+training_worker.WORKER.main()
 
 def is_of_group(task):
     try:

@@ -1,4 +1,4 @@
-"""Running a module of the core under torchrun, from a task."""
+"""Processes of a job under torchrun: how many, how machines find each other, what they say, and how they end."""
 
 import json
 import logging
@@ -8,24 +8,23 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Generator, Iterator, Sequence
+from typing import Any, Final
 
 import torch
 
-from gif_core.artifacts import StoreAwayError
-from gif_core.runtime import FAULT, KIND, STARTED_BY, check_gpus, pick_device
-from gif_core.training.data import DecoderError
+from gif_core.runtime.devices import check_gpus, pick_device
+from gif_core.runtime.workers import FAULT, KIND, STARTED_BY
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
 
 logger = logging.getLogger(__name__)
 PATIENCE = 20.0
 """Seconds that processes have to end by themselves when they are told to: Prefect ends a cancelled run after 30."""
+STANDALONE: Final = "--standalone"
+"""Option of a job on this machine alone."""
 LINES_KEPT = 200
 """Lines that a failure quotes: several processes fail together, and the cause is in the first trace of a stack."""
-PASSING: dict[str, type[GifError]] = {kind.__name__: kind for kind in (StoreAwayError, DecoderError)}
-"""Faults of a process after which a stage is tried again; they stay what they are."""
 
 
 def count_processes(execution: ExecutionConfig) -> int:
@@ -61,7 +60,7 @@ def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
     """Options with which the machines of a job find each other, and start again together when one of them fails."""
     restarts = f"--max-restarts={execution.restarts}"
     if execution.nodes == "1":
-        return ["--standalone", restarts]
+        return [STANDALONE, restarts]
     if execution.rendezvous is None:
         raise GifError(
             f"execution.nodes={execution.nodes} needs execution.rendezvous: the host:port of one of the machines, "
@@ -72,11 +71,16 @@ def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
 
 
 def run_module(
-    module: str, arguments: Sequence[str], processes: int, options: Sequence[str] = ("--standalone",)
+    module: str,
+    arguments: Sequence[str],
+    processes: int,
+    options: Sequence[str] = (STANDALONE,),
+    passing: Collection[type[GifError]] = (),
 ) -> Generator[dict[str, Any], None, None]:
-    """Start the module in so many processes and give the JSON objects that it prints, a line each.
+    """Start the module in so many processes and yield the JSON objects that it prints, a line each.
 
-    Whatever ends this generator ends the processes: an error, a cancelled run, or the death of this process.
+    Whatever ends this generator ends the processes: an error, a cancelled run, or the death of this process. A fault
+    that a process reports is raised here as a GifError, one that may pass as what it was there.
     """
     command = [sys.executable, "-m", "torch.distributed.run", *options, f"--nproc-per-node={processes}"]
     threads = max(1, (os.cpu_count() or 1) // processes)
@@ -93,20 +97,22 @@ def run_module(
     )
     said: deque[str] = deque(maxlen=LINES_KEPT)
     try:
-        yield from _objects(process, said)
+        yield from _objects(process, said, {kind.__name__: kind for kind in passing})
         if process.wait():
             raise RuntimeError(f"{module} failed under torchrun:\n" + "".join(said))
     finally:
         _end(process)
 
 
-def _objects(process: subprocess.Popen[str], said: deque[str]) -> Iterator[dict[str, Any]]:
+def _objects(
+    process: subprocess.Popen[str], said: deque[str], passing: dict[str, type[GifError]]
+) -> Iterator[dict[str, Any]]:
     for line in process.stdout or ():
         if line.startswith("{"):
-            told = json.loads(line)
-            if FAULT in told:
-                raise PASSING.get(told.get(KIND, ""), GifError)(told[FAULT])
-            yield told
+            found = json.loads(line)
+            if FAULT in found:
+                raise passing.get(found.get(KIND, ""), GifError)(found[FAULT])
+            yield found
         else:
             said.append(line)
             logger.info("%s", line.rstrip())

@@ -1,0 +1,90 @@
+"""A part of embedding as a job that any process can do: it opens the shard and the encoder by itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar, Final
+
+import torch
+
+from gif_core.artifacts import Artifact, ArtifactStore, PartJob, sha256_of
+from gif_core.backbones import WeightsError
+from gif_core.embedding.encoders import ImageEncoder, build_encoder, weights_file
+from gif_core.embedding.mean_vectors import Part, embed_part, plan_parts
+from gif_core.images import Faces
+from gif_core.runtime import own_device
+from schemas.artifacts import ArtifactRef
+from schemas.embedding import EmbeddingConfig
+from schemas.run import RunConfig
+from schemas.stages import StageName
+
+_one_at_a_time: Final = Lock()
+"""Threads of a process that embed parts share its encoder and, on a CPU, torch's number of threads."""
+
+
+@dataclass(frozen=True)
+class EmbedPart(PartJob):
+    """Sums of the features of a part's identities (Eq. 3)."""
+
+    kind: ClassVar[str] = "embed part"
+    stage: ClassVar[StageName] = "embedding"
+
+    faces: ArtifactRef
+    part: Part
+    config: EmbeddingConfig
+    weights: str
+    """Digest of the encoder's weights, as it is in the key of the part."""
+    device: str
+    batch_size: int
+
+    @property
+    def title(self) -> str:
+        """Which piece of which shard."""
+        return f"embed {self.part.shard} {self.part.piece}"
+
+    def compute(self, threads: int) -> bytes:
+        """Embed the part's faces, while no other thread of this process does."""
+        shard = Faces([ArtifactStore(self.store).open(self.faces).path(self.part.shard)])
+        with _one_at_a_time:
+            encoder = _open_encoder(self.config, self.weights, own_device(self.device))
+            sums = embed_part(encoder, shard, self.part, batch_size=self.batch_size, workers=threads)
+        return sums.to_bytes()
+
+
+def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -> list[EmbedPart]:
+    """Jobs for all faces of the identities to train on; `settings` are those of the artifact's key."""
+    execution = config.execution
+    shards = [faces.stored(name) for name in faces.names("identities-")]
+    store, encoder = ArtifactStore(config.store).storage.url, _with_whole_path(config.embedding)
+    return [
+        EmbedPart(
+            store=store,
+            key=part.key,
+            faces=faces.ref,
+            part=part,
+            config=encoder,
+            weights=settings["pretrained"],
+            device=execution.device,
+            batch_size=execution.encode_batch,
+        )
+        for part in plan_parts(shards, settings, execution.part_megabytes * 2**20)
+    ]
+
+
+@cache
+def _open_encoder(config: EmbeddingConfig, weights: str, device: torch.device) -> ImageEncoder:
+    """One for each process, and only with the weights that the key of the part names."""
+    path = weights_file(config)
+    found = f"sha256:{sha256_of(path)}" if path else config.pretrained
+    if found != weights:
+        raise WeightsError(f"{path} is not the file that the run began with: {found}, not {weights}")
+    return build_encoder(config, device)
+
+
+def _with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
+    """Processes elsewhere have another working folder."""
+    path = weights_file(config)
+    given = path is not None and Path(config.pretrained).expanduser() == path
+    return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config

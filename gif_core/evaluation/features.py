@@ -1,0 +1,40 @@
+"""Features that the encoder and the trained model give images, one system after another."""
+
+from collections.abc import Generator, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gif_core.artifacts import Inputs
+from gif_core.backbones import embed_images
+from gif_core.embedding.encoders import build_encoder
+from gif_core.images import Images
+from gif_core.runtime import Progress, pick_device
+from gif_core.training import open_backbone
+from schemas.run import RunConfig
+
+Features = NDArray[np.float32]
+
+
+def system_features(
+    config: RunConfig, inputs: Inputs, images: Images, rows: NDArray[np.int64]
+) -> Iterator[tuple[str, Iterable[Features]]]:
+    """Each network of `evaluation.systems`, and the features it gives these images, chunk by chunk."""
+    device, batch = pick_device(config.execution.device), config.execution.encode_batch
+    if "encoder" in config.evaluation.systems:
+        encoder = build_encoder(config.embedding, device)
+        encoded = (encoder.encode(images.load(rows[i : i + batch])) for i in range(0, len(rows), batch))
+        yield "encoder", (chunk.cpu().numpy() for chunk in encoded)
+    if "model" in config.evaluation.systems:
+        model = open_backbone(inputs["training"], device)
+        yield "model", embed_images(model, images, rows, flip=config.evaluation.flip, device=device, batch_size=batch)
+
+
+def collect_features(chunks: Iterable[Features], activity: str, total: int) -> Generator[Progress, None, Features]:
+    """All rows of the chunks."""
+    yield Progress(activity, 0, total)
+    collected: list[Features] = []
+    for chunk in chunks:
+        collected.append(chunk)
+        yield Progress(activity, sum(map(len, collected)), total)
+    return np.concatenate(collected)

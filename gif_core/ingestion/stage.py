@@ -1,0 +1,51 @@
+"""The stage ingestion: faces of any source → Arrow shards with dense identity ids, and the tables about them."""
+
+from collections.abc import Generator
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from gif_core.artifacts import ArtifactStore, Draft, Inputs
+from gif_core.ingestion.conversion import SourceChangedError, describe_readers, ingest
+from gif_core.ingestion.incremental import Base, open_base
+from gif_core.readers import open_reader
+from gif_core.runtime import Progress, Rate, Ticker
+from schemas.run import RunConfig
+
+STORE_SECONDS: Final = 0.2
+"""How often finished shards are looked for."""
+
+
+def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, None, None]:
+    """Convert the faces of all sources, and begin to store shards while others are written."""
+    readers = [open_reader(source) for source in config.ingestion.sources]
+    if describe_readers(readers) != draft.settings["sources"]:
+        raise SourceChangedError("the sources changed while the run began: run it again")
+    store = ArtifactStore(config.store)
+    base = _open_base(store, draft)
+    rate, store_due = Rate(), Ticker(STORE_SECONDS)
+    yield Progress("ingestion", 0, None)
+    for step in ingest(config.ingestion, readers, draft.folder, workers=config.execution.workers, base=base):
+        speed = f"{rate(step.images):.0f} img/s  {step.bytes / 1e6:.0f} MB"
+        yield Progress("ingestion", step.images, step.total, speed)
+        draft.metrics["images_read"] = step.images
+        if store_due():
+            store.begin_storing(draft, "*.arrow")
+    _count_rows(draft)
+
+
+def _count_rows(draft: Draft) -> None:
+    for name in ("identities", "held_out", "quarantine"):
+        draft.metrics[name] = pq.read_metadata(draft.folder / f"{name}.parquet").num_rows
+    tables = [pq.read_table(draft.folder / f"{name}.parquet") for name in ("identities", "held_out")]
+    draft.metrics["images"] = sum(sum(table["num_samples"].to_pylist()) for table in tables)
+
+
+def _open_base(store: ArtifactStore, draft: Draft) -> Base:
+    """What is stored already of sources that have grown; its shards become shards of this artifact too."""
+    key = draft.settings.get("grown_from")
+    if key is None:
+        return Base()
+    artifact = store.open(store.ref("ingestion", key))
+    draft.carry(artifact, (name for name in artifact.names() if name.endswith(".arrow")))
+    return open_base(artifact)

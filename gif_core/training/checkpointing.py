@@ -1,0 +1,73 @@
+"""When a training writes a checkpoint: whenever one is due, after the last step, and when it is told to stop."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+
+from gif_core.artifacts import Checkpoints
+from gif_core.training.checkpoints import save_state
+from gif_core.training.trainer import Training, TrainingReport
+from schemas.training import TrainingJob
+
+
+class OthersStoppedError(RuntimeError):
+    """Processes of another machine were told to end; torchrun starts those of this one again with who is left."""
+
+
+class Checkpointing:
+    """Runs a training and decides after every step, together with all its processes, whether to save and to stop."""
+
+    def __init__(
+        self, training: Training, checkpoints: Checkpoints, job: TrainingJob, stopping: Callable[[], bool]
+    ) -> None:
+        """The training is at its newest checkpoint, or at its beginning; `stopping` is asked after every step."""
+        self.training, self.checkpoints, self.job, self.stopping = training, checkpoints, job, stopping
+        self.saved_step, self.saved_at = training.state.step, time.monotonic()
+        self.told_to_stop = False
+
+    def run(self) -> Generator[TrainingReport, None, None]:
+        """Train to the end, or until any process is told to stop; the last step is in a checkpoint either way."""
+        with closing(self.training.run(self._end_step)) as reports:
+            try:
+                yield from reports
+            except Exception:
+                raise  # a fault: the training goes on from the checkpoint before it
+            except BaseException:  # Ctrl-C, a cancelled run, or a consumer that closes this generator
+                self._save_alone()
+                raise
+        self._save_new_steps()
+        if self.training.state.step < self.training.steps and not self.told_to_stop:
+            raise OthersStoppedError("another process was told to end: this one resumes from the checkpoint without it")
+
+    def _end_step(self) -> bool:
+        """Save if a checkpoint is due; whether to stop here, in all processes at once."""
+        self.told_to_stop = self.told_to_stop or self.stopping()
+        stop, is_late = self.training.group.any(self.told_to_stop, self._is_late())
+        if is_late or self._has_enough_steps():
+            self._save()
+        return stop
+
+    def _is_late(self) -> bool:
+        """By the clock of the first process, which decides for all."""
+        return self.training.group.leads and time.monotonic() - self.saved_at >= self.job.checkpoint_seconds
+
+    def _has_enough_steps(self) -> bool:
+        new_steps = self.training.state.step - self.saved_step
+        return self.job.checkpoint_steps is not None and new_steps >= self.job.checkpoint_steps
+
+    def _save_alone(self) -> None:
+        """Save when this is the only process, unless it was interrupted in the middle of an update of its state.
+
+        Several processes are told to stop by a signal, and save together after the step.
+        """
+        if self.training.group.size == 1 and self.training.state.whole:
+            self._save_new_steps()
+
+    def _save_new_steps(self) -> None:
+        if self.training.state.step > self.saved_step:
+            self._save()
+
+    def _save(self) -> None:
+        training = self.training
+        save_state(training.state, training.reports, self.checkpoints, training.group, steps=training.steps)
+        self.saved_step, self.saved_at = training.state.step, time.monotonic()

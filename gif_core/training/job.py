@@ -1,0 +1,71 @@
+"""What the processes of a training are given: its files, its checkpoints, and the weights that it starts from."""
+
+import numpy as np
+
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder
+from gif_core.runtime import count_processes
+from gif_core.tokenization import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes
+from gif_core.training.checkpoints import BACKBONE, HEAD
+from schemas.errors import GifError
+from schemas.evaluation import PairFiles
+from schemas.files import CODE_VECTORS_FILE, CODES_DUCKDB_FILE, IDENTITIES_FILE
+from schemas.run import RunConfig
+from schemas.training import TrainingJob, TrainingStart
+
+
+def describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob:
+    """What the processes need to know; files that lie in object storage are fetched first."""
+    faces, execution = inputs["ingestion"], config.execution
+    return TrainingJob(
+        config=config.training,
+        seed=config.seed,
+        device=execution.device,
+        workers=max(1, execution.workers // count_processes(execution)),
+        shards=_paths(faces, "identities-"),
+        held_out=_paths(faces, "held_out-"),
+        val_sets=tuple(each for each in config.evaluation.sets if isinstance(each, PairFiles)),
+        codes=str(inputs["tokenization"].path(CODES_DUCKDB_FILE)),
+        code_vectors=str(inputs["separation"].path(CODE_VECTORS_FILE)),
+        store=config.store,
+        checkpoints=checkpoint_folder("training", draft.ref, draft.inputs),
+        checkpoint_seconds=execution.checkpoint_seconds,
+        checkpoint_steps=execution.checkpoint_steps,
+        checkpoints_kept=execution.checkpoints_kept,
+        compile=execution.compile,
+        gradient_checkpointing=execution.gradient_checkpointing,
+        start=_find_start(config, inputs) if config.training.start_from else None,
+    )
+
+
+def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
+    """The weights of an earlier model; its head only if it is about the same codes or the same identities."""
+    store = ArtifactStore(config.store)
+    assert config.training.start_from is not None
+    model = store.open(store.ref("training", config.training.start_from))
+    same_head = model.manifest.settings.get("head") == config.training.head
+    head = model.path(HEAD) if same_head and _is_continued(store, config, model, inputs) else None
+    return TrainingStart(backbone=str(model.path(BACKBONE)), head=str(head) if head else None)
+
+
+def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
+    """Whether the codes that the model learned are the first of these; heads without codes only ask for the identities.
+
+    No when its codes are no longer in the store.
+    """
+    try:
+        before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
+        check_identities(before.path(PARQUET_FILE), inputs["ingestion"].path(IDENTITIES_FILE), more=True)
+    except StoreError:
+        raise
+    except GifError:
+        return False
+    if config.training.head != "gif":
+        return True
+    (old_NL, old_shape), (new_NL, new_shape) = (
+        read_codes(table.path(DUCKDB_FILE)) for table in (before, inputs["tokenization"])
+    )
+    return old_shape == new_shape and np.array_equal(old_NL, new_NL[: len(old_NL)])
+
+
+def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:
+    return tuple(map(str, artifact.paths(prefix)))
