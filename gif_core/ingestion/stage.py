@@ -10,6 +10,7 @@ from gif_core.ingestion.conversion import SourceChangedError, describe_readers, 
 from gif_core.ingestion.incremental import Base, open_base
 from gif_core.readers import open_reader
 from gif_core.runtime import Progress, Rate, Ticker
+from schemas.files import HELD_OUT_FILE, IDENTITIES_FILE, QUARANTINE_FILE
 from schemas.run import RunConfig
 
 STORE_SECONDS: Final = 0.2
@@ -35,9 +36,10 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
 
 
 def _count_rows(draft: Draft) -> None:
-    for name in ("identities", "held_out", "quarantine"):
-        draft.metrics[name] = pq.read_metadata(draft.folder / f"{name}.parquet").num_rows
-    tables = [pq.read_table(draft.folder / f"{name}.parquet") for name in ("identities", "held_out")]
+    files = {"identities": IDENTITIES_FILE, "held_out": HELD_OUT_FILE, "quarantine": QUARANTINE_FILE}
+    for name, file in files.items():
+        draft.metrics[name] = pq.read_metadata(draft.folder / file).num_rows
+    tables = [pq.read_table(draft.folder / file) for file in (IDENTITIES_FILE, HELD_OUT_FILE)]
     draft.metrics["images"] = sum(sum(table["num_samples"].to_pylist()) for table in tables)
 
 

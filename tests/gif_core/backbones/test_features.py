@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from gif_core.backbones import embed_images
-from gif_core.evaluation import pixel_distances, raw_pixels
+from gif_core.evaluation import raw_pixels
+from gif_core.evaluation.raw_pixels import pixel_distances
 from gif_core.protocols import Pairs, draw_pairs
 
 CPU = torch.device("cpu")

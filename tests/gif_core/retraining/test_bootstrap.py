@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
-from gif_core.evaluation import keep_pairs, keep_searches, who_is_who
+from gif_core.evaluation.single_scores import keep_pairs, keep_searches, who_is_who
 from gif_core.protocols import identify_templates, verify_distances
 from gif_core.protocols.sets.ijb import Enrolment
 from gif_core.retraining import bootstrap
