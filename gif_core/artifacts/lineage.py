@@ -15,7 +15,7 @@ from gif_core.artifacts.tags import TAG_PATTERN, resolve
 from schemas.artifacts import Manifest
 from schemas.errors import GifError
 from schemas.retraining import CHAMPION
-from schemas.stages import STAGES, StageName
+from schemas.stages import STAGES, VERSIONS, StageName
 
 logger = logging.getLogger(__name__)
 Place = tuple[StageName, str]
@@ -28,6 +28,10 @@ WITH_MODEL: Final[frozenset[StageName]] = frozenset({"training", "evaluation", "
 
 class NotAModelError(GifError, ValueError):
     """The name means an artifact of a stage other than training, or several things."""
+
+
+class OldArtifactError(GifError):
+    """Another version of GIF has published the artifact, and its files have changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,22 @@ def find_model(store: ArtifactStore, name: str | None = None) -> FoundModel:
 
     Run ids may be shortened too. Without a name it is the champion, and where there is none the newest run's model.
     """
+    found = _find_model(store, name)
+    check_version(found.artifact)
+    return found
+
+
+def check_version(artifact: Artifact) -> None:
+    """OldArtifactError if another version of the stage's code has published the artifact: its files differ."""
+    ref, version = artifact.ref, artifact.manifest.version
+    if version != VERSIONS[ref.stage]:
+        raise OldArtifactError(
+            f"{ref} was published by another version of GIF ({ref.stage} {version}, this is {VERSIONS[ref.stage]}) and "
+            "cannot be read: run its configuration again with 'gif run', or use the version that published it"
+        )
+
+
+def _find_model(store: ArtifactStore, name: str | None) -> FoundModel:
     if name is None:
         champion = find_champion(store)
         return FoundModel(champion, "the champion") if champion else _newest_model(store)

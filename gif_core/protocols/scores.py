@@ -8,7 +8,7 @@ from typing import Any, Final
 from gif_core.artifacts import Artifact
 from schemas.errors import GifError
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Format number of `scores.json` and `identification.json`."""
 SCORES_FILE: Final = "scores.json"
 IDENTIFICATION_FILE: Final = "identification.json"

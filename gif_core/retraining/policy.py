@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, open_input
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, check_version, open_input
 from gif_core.planning import identify_stage, stage_settings
 from gif_core.tokenization import PARQUET_FILE, check_identities
 from schemas.artifacts import ArtifactRef
@@ -39,6 +39,7 @@ class Champion:
 
 def open_champion(store: ArtifactStore, training: Artifact) -> Champion:
     """Open a model with its separation and tokenization, which must still be stored."""
+    check_version(training)
     return Champion(training, open_input(store, training, "separation"), open_input(store, training, "tokenization"))
 
 

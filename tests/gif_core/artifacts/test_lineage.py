@@ -9,6 +9,7 @@ from gif_core.artifacts import (
     ArtifactMissingError,
     ArtifactStore,
     NotAModelError,
+    OldArtifactError,
     begin_run,
     find_evaluation,
     find_model,
@@ -20,7 +21,7 @@ from gif_core.artifacts import (
 )
 from schemas.artifacts import StageRecord
 from schemas.run import RunConfig
-from schemas.stages import INPUTS, StageName
+from schemas.stages import INPUTS, VERSIONS, StageName
 
 STAGES: tuple[StageName, ...] = ("ingestion", "embedding", "separation", "tokenization", "training", "evaluation")
 
@@ -114,3 +115,12 @@ def test_the_newest_evaluation_counts_or_that_of_the_models_own_faces(store: Art
     store.remove(made["evaluation"].ref)
     with pytest.raises(ArtifactMissingError, match="has no scores"):
         find_scores(store, "training/5")
+
+
+def test_a_model_of_another_version_is_refused_with_what_to_do(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = publish_all(store)["training"].ref.key
+    monkeypatch.setitem(VERSIONS, "training", VERSIONS["training"] + 1)
+    with pytest.raises(OldArtifactError, match=r"published by another version of GIF .* 'gif run'"):
+        find_model(store, key)
