@@ -1,4 +1,4 @@
-"""Access to object storage from a Prefect block, for those who keep it there and not in the environment."""
+"""Credentials of object storage from a Prefect block, as an alternative to environment variables."""
 
 import json
 import os
@@ -20,13 +20,13 @@ NAMES: Final = (
 
 
 class CredentialsError(GifError):
-    """The block that was named cannot be used; the message never has its content."""
+    """The named block cannot be used; the message never contains its content."""
 
 
 def load_credentials(address: str = "s3://") -> None:
-    """Put what the block `$GIF_S3_BLOCK` holds into this process's environment, whence its children have it too.
+    """Put the content of the block `$GIF_S3_BLOCK` into the environment of this process and its children.
 
-    It goes nowhere else. Nothing happens without a block, or for an `address` that is no object storage.
+    It is written nowhere else. Without a block, or if `address` is not object storage, this does nothing.
     """
     name = os.environ.get(BLOCK)
     if not name or not address.startswith("s3"):
@@ -54,7 +54,9 @@ def _load(name: str) -> Any:
 
 def _check(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise CredentialsError(f"{BLOCK}: the Secret block {name!r} is a table of names and words, like an environment")
+        raise CredentialsError(
+            f"{BLOCK}: the Secret block {name!r} must be a JSON object of strings, like an environment"
+        )
     unknown = sorted(set(value) - set(NAMES))
     if unknown:
         raise CredentialsError(f"{BLOCK}: {name!r} has {', '.join(unknown)}; what it may have: {', '.join(NAMES)}")

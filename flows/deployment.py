@@ -1,4 +1,4 @@
-"""What a Prefect server needs besides deployments: a work pool, a limit of trainings, and a watch over dead runs."""
+"""Objects on a Prefect server besides deployments: work pool, limit of concurrent trainings, watch over dead runs."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ HEARTBEAT: Final = "prefect.flow-run.heartbeat"
 
 
 def ensure_pool(name: str, kind: str) -> None:
-    """Make the work pool unless it is there."""
+    """Create the work pool unless it exists."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(name)
@@ -42,7 +42,7 @@ def missing_deployments(file: Path, *, reset: bool = False) -> list[str]:
 
 
 def ensure_limit(trainings: int = 1) -> None:
-    """Let so many trainings run at a time, unless somebody has set another number."""
+    """Limit the number of concurrent trainings, unless the server has a limit already."""
     with get_client(sync_client=True) as client:
         try:
             client.read_global_concurrency_limit_by_name(TRAINING_LIMIT)
@@ -51,7 +51,7 @@ def ensure_limit(trainings: int = 1) -> None:
 
 
 def ensure_watch() -> None:
-    """Mark runs as Crashed that have told that they live, and then neither tell so any more nor that they ended."""
+    """Create the automation that marks runs as Crashed when their heartbeats stop without an end state."""
     with get_client(sync_client=True) as client:
         if not client.read_automations_by_name(WATCH):
             client.create_automation(_watch())
@@ -68,7 +68,7 @@ def _watch() -> AutomationCore:
         threshold=1,
         within=SILENCE,
     )
-    message = "Its process has not been heard of for 90 seconds. What it published is safe: run it again to go on."
+    message = "No heartbeat from its process for 90 seconds. Published artifacts are safe: run it again to continue."
     crashed = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message)
     return AutomationCore(
         name=WATCH,

@@ -1,4 +1,4 @@
-"""Log lines of a run on Prefect's server, and in a file of JSON lines."""
+"""Forwarding of a run's log lines to Prefect's server and to a file of JSON lines."""
 
 import itertools
 import logging
@@ -16,9 +16,9 @@ LAYERS: Final = ("flows", "tasks", "gif_core")
 
 @contextmanager
 def logs_forwarded() -> Iterator[None]:
-    """Meanwhile, lines of every layer go to Prefect's server, where the run's page shows them.
+    """Forward log lines of every layer to Prefect's server, which shows them on the run's page.
 
-    With `GIF_LOG` in the environment they are also added to that file, one JSON object each.
+    With `GIF_LOG` in the environment they are also appended to that file, one JSON object per line.
     """
     handlers: list[logging.Handler] = [APILogHandler()]
     if path := os.environ.get("GIF_LOG"):

@@ -21,9 +21,9 @@ def gif(
 
     Args:
         config: A preset's name, a YAML file's path, or the settings themselves, on top of their `preset`.
-        only: Run this stage alone, on what the store holds.
-        from_stage: Begin at this stage, on what the store holds.
-        refresh: Make these stages again although they are stored.
+        only: Run this stage only, on stored artifacts.
+        from_stage: Begin at this stage, on stored artifacts.
+        refresh: Compute these stages again even if they are stored.
     """
     settings = load_config(config)
     selected = select_stages(only, from_stage, refresh or ())

@@ -1,4 +1,4 @@
-"""The flow `retrain`: new data → a challenger → champion or challenger is kept, by the rule in `promotion`."""
+"""The flow `retrain`: train a challenger on new data, compare it with the champion, promote the better one."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""One run: its stages in order, what they have made or reused, and the record of it."""
+"""One run: its stages in order, the artifacts they made or reused, and the run record."""
 
 import logging
 import time
@@ -38,18 +38,18 @@ def flow_store(config: RunConfig) -> Iterator[ArtifactStore]:
 
 
 class Run:
-    """A run's record, the artifacts of its stages so far, and those of them that are open."""
+    """A run's record, the artifacts of its stages so far, and the opened ones among them."""
 
     def __init__(
         self, store: ArtifactStore, record: RunRecord, refs: Mapping[StageName, ArtifactRef] = NOTHING
     ) -> None:
-        """Go on with a run; `refs` are the artifacts that its stages may read."""
+        """Continue a run; `refs` are the artifacts that its stages may read."""
         self.store, self.record, self.refs = store, record, dict(refs)
         self.opened: dict[StageName, Artifact] = {}
 
     @classmethod
     def begin(cls, store: ArtifactStore, config: RunConfig, selected: Collection[StageName] = STAGES) -> "Run":
-        """Record that a run has begun; what the selected stages read from others must be stored."""
+        """Record that a run has begun; inputs from stages that are not selected must be stored."""
         upstream = upstream_of(selected)
         if upstream <= set(selected):
             return cls(store, begin_run(store, config))
@@ -64,7 +64,7 @@ class Run:
         *,
         ends: bool = True,
     ) -> RunRecord:
-        """Run these stages in order; unless the run `ends` with them, more will follow."""
+        """Run these stages in order; with `ends=False` the run continues afterwards."""
         self.opened.clear()
         self._note(config=config.model_dump(mode="json"), state="running")
         waiting, to_refresh, repaired = list(selected), set(refresh), set[str]()
@@ -84,7 +84,7 @@ class Run:
         return self.record
 
     def run_stage(self, stage: StageName, config: RunConfig, *, refresh: bool = False) -> StageRecord:
-        """Reuse or compute the artifact of one stage; what was done is not added to the record here."""
+        """Reuse or compute the artifact of one stage; the caller adds the result to the record."""
         started = time.monotonic()
         identity, found = self._look_up(stage, config)
         if found and not refresh:
@@ -127,7 +127,7 @@ class Run:
 
     @contextmanager
     def end_recorded(self) -> Iterator[None]:
-        """Meanwhile, an error or an interrupt is written to the run's record, for others who wait for the run."""
+        """Write an error or an interrupt to the run's record, for processes that wait for the run."""
         try:
             yield
         except BaseException as error:
@@ -144,14 +144,14 @@ class Run:
             logger.warning("run %s could not be recorded as %s: %s", self.record.run_id, state, fault)
 
     def _note(self, **changes: object) -> None:
-        """Change the record, which is saved when a stage begins to work and when the run ends."""
+        """Change the record in memory; it is saved when a stage begins to compute and when the run ends."""
         self.record = self.record.model_copy(update=changes)
 
 
 def _go_back(error: FileDamagedError, selected: Sequence[StageName], repaired: set[str]) -> list[StageName]:
-    """The selected stages from the one whose artifact is damaged; the error itself if it cannot be made again.
+    """The selected stages from the damaged one on; raise the error if the artifact cannot be computed again.
 
-    The stage may not be selected, and an artifact that is damaged a second time is not made a third time.
+    That is the case if its stage is not selected, or if it was already repaired once in this run.
     """
     if error.ref.stage not in selected or error.ref.key in repaired:
         raise error
@@ -165,7 +165,7 @@ def _go_back(error: FileDamagedError, selected: Sequence[StageName], repaired: s
 def _task_of(stage: StageName, execution: ExecutionConfig) -> StageTask:
     """The stage's task with the retries and the timeout of this run.
 
-    Its module imports what the stage computes with, torch and more, so it is imported only when there is work to do.
+    Its module imports heavy libraries such as torch, so it is imported only if the stage must be computed.
     """
     task: StageTask = getattr(import_module(f"tasks.{stage}"), stage)
     return task.with_options(timeout_seconds=execution.timeouts.get(stage), **patience(execution))

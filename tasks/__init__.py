@@ -1,1 +1,1 @@
-"""Tasks: when a stage is cached, retried and shown. Open references, call the core, publish, return one."""
+"""Prefect tasks: cache, retry and show a stage. Open input artifacts, call the core, publish, return a reference."""

@@ -17,7 +17,7 @@ class PrefectRunner:
     """Runs parts in threads, in processes, on Ray or on Dask; each is a task run with a name of its own."""
 
     def __init__(self, execution: ExecutionConfig) -> None:
-        """Nothing is started before there are parts to compute."""
+        """Keep the settings; engines start only when there are parts to compute."""
         self.execution = execution
 
     @property
@@ -26,7 +26,7 @@ class PrefectRunner:
         return type(open_runner(self.execution)).__name__
 
     def map(self, jobs: Sequence[PartJob]) -> Iterator[str]:
-        """The names under which the parts are stored, in order."""
+        """Compute and store the parts; yield their stored names in order."""
         threads = threads_per_part(self.execution)
         with open_runner(self.execution) as runner, resources(self.execution):
             logger.info("computing %d parts with %s", len(jobs), type(runner).__name__)
@@ -40,6 +40,6 @@ class PrefectRunner:
 
 @task(task_run_name="{job.title}", cache_policy=NO_CACHE, persist_result=False)
 def compute_part(job: PartJob, threads: int) -> str:
-    """Compute a part and store it, wherever this runs; the name under which it is stored."""
+    """Compute and store a part, on whichever machine this runs; return its stored name."""
     end_with_parent()
     return job.compute_and_store(threads)

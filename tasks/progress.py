@@ -1,4 +1,4 @@
-"""Progress of a running stage: a bar in the terminal, lines in a log, and live in Prefect's UI."""
+"""Progress of a running stage: a bar in the terminal, lines in the log, a progress artifact in Prefect's UI."""
 
 import logging
 from collections.abc import Generator, Iterable, Iterator
@@ -21,7 +21,7 @@ UI_SECONDS = 2.0
 
 
 def show(steps: Generator[Progress, None, None]) -> None:
-    """Run a stage to its end, and show how far it is."""
+    """Run a stage to its end and show its progress."""
     with closing(steps):
         for _ in track(steps):
             pass
@@ -44,7 +44,7 @@ def track(steps: Iterable[Progress]) -> Iterator[Progress]:
 
 
 class Activity:
-    """What is shown of one activity of a stage."""
+    """The progress display of one activity of a stage."""
 
     def __init__(self, name: str) -> None:
         """Start its bar."""
@@ -61,7 +61,7 @@ class Activity:
         return step.activity != self.name or step.done < self.done
 
     def update(self, step: Progress) -> None:
-        """Move the bar, and tell the log and Prefect's UI now and then."""
+        """Move the bar; update the log and Prefect's UI at intervals."""
         self.done = step.done
         self.bar.update(self.row, completed=step.done, total=step.total, note=step.text)
         if self.ui_due():
@@ -75,7 +75,7 @@ class Activity:
 
 
 class _Bar(rich.Progress):
-    """With its metrics below, so that a narrow terminal has room for both."""
+    """A bar with its metrics on the line below, so that both fit into a narrow terminal."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -99,7 +99,7 @@ def _bar(console: Console) -> rich.Progress:
 def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID | None:
     """Create or move the progress artifact of this task run, with its metrics; outside Prefect there is none.
 
-    A server that does not answer is not asked again until the next time: the work would wait for it.
+    A request that fails is not retried, since the work would wait for it.
     """
     if TaskRunContext.get() is None:
         return None
@@ -115,7 +115,7 @@ def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID |
 
 @contextmanager
 def warn_of_prefect(what: str, retries: int = 1) -> Iterator[None]:
-    """Work goes on when Prefect's server cannot be told about it, and does not wait a minute, as its client would."""
+    """Log a warning instead of failing if Prefect's server does not answer; few retries, since work waits for them."""
     try:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: retries}):
             yield

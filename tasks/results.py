@@ -1,4 +1,4 @@
-"""Prefect's results in the artifact store: `<store>/prefect/<key>`, small JSON files beside what they name."""
+"""Prefect's results in the artifact store: small JSON files `<store>/prefect/<key>`."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ from tasks.progress import warn_of_prefect
 
 
 class StoreResults(WritableFileSystem):
-    """A block that says in which store the results of runs lie; it holds no credentials."""
+    """A block with the address of the store that holds the results of runs; it holds no credentials."""
 
     _block_type_name = "GIF artifact store"
     _block_type_slug = "gif-artifact-store"
@@ -25,7 +25,7 @@ class StoreResults(WritableFileSystem):
         return self._open().read(f"{RESULTS}/{path}")
 
     def write_path(self, path: str, content: bytes, _sync: bool = True) -> None:  # type: ignore[override]
-        """Store a result; nobody waits long for that, since what counts is published already."""
+        """Store a result with short timeouts: the artifact itself is published already."""
         storage = self._open()
         with storage.hurried():
             storage.replace(f"{RESULTS}/{path}", content)
@@ -43,15 +43,15 @@ class StoreResults(WritableFileSystem):
 
 
 def result_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """A name for the result of this one task run: Prefect keeps none without a name, and nobody else is to find it."""
+    """The key of a result, unique to its task run: Prefect stores none without a key, and no other run may reuse it."""
     return str(context.task_run.id)
 
 
 def keep_results_in(url: str) -> None:
-    """Let the flow that runs, and its tasks, keep their results in the store of this very run, as JSON.
+    """Store the results of the current flow run and its tasks in this run's artifact store, as JSON.
 
-    Prefect decides where before the flow knows its configuration, so it is changed from within. A flow that fails keeps
-    its exception in any case, and Prefect would pickle it.
+    Prefect chooses the location before the flow has read its configuration, so the flow changes it. A failed flow
+    always stores its exception, which Prefect would pickle by default.
     """
     context = FlowRunContext.get()
     if context is None:
@@ -62,7 +62,7 @@ def keep_results_in(url: str) -> None:
 
 
 def _block_of(url: str) -> StoreResults:
-    """The saved block of a store: one that is not saved could not be found again by its results."""
+    """The saved block of a store; results refer to their block by its saved id."""
     name = f"gif-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
     block: Any = StoreResults
     try:

@@ -1,4 +1,4 @@
-"""Which faults may pass by themselves, so that trying again makes sense."""
+"""Which errors are transient and worth a retry."""
 
 import errno
 from typing import Any, Final
@@ -36,16 +36,15 @@ PASSING: Final = frozenset(
         errno.ETIMEDOUT,
     }
 )
-"""What disks and networks say when they are away for a while; a full disk or a missing file stays as it is."""
+"""Transient errors of disks and networks; a full disk or a missing file is not transient."""
 AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError, DecoderError)
-"""Prefect's server that does not answer, a store that has not for as long as anybody waits, and a process that decoded
-images and was killed."""
+"""Prefect's server does not answer, the store has not answered until its timeout, or a decoder process was killed."""
 JITTER: Final = 0.3
-"""Machines that lost the same server do not all come back at once."""
+"""Random share of the delay, so that machines that lost one server do not all retry at once."""
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a fault lies with a disk, a network or a server, and not with what we were given or with the time set."""
+    """Whether an error comes from a disk, a network or a server, rather than from the input or a timeout."""
     if error is None or isinstance(error, TaskRunTimeoutError):
         return False
     if isinstance(error, AWAY) or of_storage.may_pass(error):
@@ -56,13 +55,13 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def try_again(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
-    """What Prefect asks before it tries a task again."""
+    """Prefect's retry condition: retry transient errors only."""
     error = state.data
     return may_pass(error if isinstance(error, BaseException) else None)
 
 
 def patience(execution: ExecutionConfig) -> dict[str, Any]:
-    """Options of a task that is tried again as often, and after such pauses, as the run is told."""
+    """The task options for the retries and delays of this run's settings."""
     return {
         "retries": execution.retries,
         "retry_delay_seconds": exponential_backoff(execution.retry_seconds),

@@ -1,4 +1,4 @@
-"""A stage whose artifact is stored already: Prefect shows it as Cached, and what it computes with is not imported."""
+"""A stage whose artifact is stored already: Prefect shows it as Cached, and its libraries are not imported."""
 
 from typing import Any, Final
 
@@ -16,11 +16,11 @@ from tasks.retries import patience, try_again
 from tasks.stage import Show
 
 SHOWN: Final[dict[StageName, Show]] = {"reporting": show_link}
-"""What Prefect's UI displays of reused artifacts too."""
+"""What Prefect's UI shows of artifacts, also of reused ones."""
 
 
 def reuse(artifact: Artifact, inputs: Inputs, store: ArtifactStore, execution: ExecutionConfig) -> None:
-    """Run the stage's task as one that has found its artifact."""
+    """Run a task named after the stage that ends in the state Cached."""
     ref = artifact.ref
 
     @task(

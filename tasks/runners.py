@@ -17,7 +17,7 @@ Runner = TaskRunner[Any]
 
 
 def open_runner(execution: ExecutionConfig) -> Runner:
-    """The task runner that the configuration names; entered as a context it starts, and stops at the end."""
+    """The configured task runner; a context manager that starts and stops it."""
     kind, at_once = runner_kind(execution), parts_at_once(execution)
     if kind == "ray":
         return _ray_runner(execution, at_once)
@@ -34,20 +34,20 @@ def runner_kind(execution: ExecutionConfig) -> Literal["threads", "processes", "
 
 
 def parts_at_once(execution: ExecutionConfig) -> int:
-    """As many as configured, else one for each GPU, else what shares the cores best."""
+    """The configured number, else one per GPU, else one with threads or one per worker with processes."""
     if execution.parts_at_once or _gpus(execution):
         return execution.parts_at_once or _gpus(execution)
     return 1 if runner_kind(execution) == "threads" else execution.workers
 
 
 def threads_per_part(execution: ExecutionConfig) -> int:
-    """The workers, shared out; on a cluster that runs already, all of them for each part."""
+    """The workers divided among concurrent parts; on an existing cluster every part gets all of them."""
     return execution.workers if execution.runner_address else max(1, execution.workers // parts_at_once(execution))
 
 
 @cache
 def end_with_parent() -> None:
-    """A process of a pool whose parent is killed would wait for work for ever, and keep its GPU."""
+    """End this pool process when its parent is killed; otherwise it would wait for ever and keep its GPU."""
     if multiprocessing.parent_process() is not None:
         Thread(target=_wait_for_parent, daemon=True, name="gif-parent").start()
 
@@ -60,7 +60,7 @@ def _wait_for_parent() -> None:
 
 
 def resources(execution: ExecutionConfig) -> AbstractContextManager[Any]:
-    """What Ray is to keep free for one part; other engines count parts alone."""
+    """The resources that Ray reserves for one part; other engines only count parts."""
     if runner_kind(execution) != "ray":
         return nullcontext()
     from prefect_ray.context import remote_options
@@ -81,7 +81,7 @@ def _ray_runner(execution: ExecutionConfig, at_once: int) -> Runner:
         "num_cpus": at_once * threads_per_part(execution),
         "include_dashboard": False,
         "log_to_driver": False,
-        "_system_config": {"worker_niceness": 0},  # it is this run's own cluster: nobody to give way to
+        "_system_config": {"worker_niceness": 0},  # the cluster belongs to this run, so low priority helps no one
     }
     return cast(Runner, RayTaskRunner(init_kwargs=local))
 

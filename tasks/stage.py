@@ -1,4 +1,4 @@
-"""What all stages share: find the artifact or make it, and let Prefect show which of the two it was."""
+"""The task of every stage: reuse its artifact or compute it, and show in Prefect which of the two happened."""
 
 import logging
 from collections.abc import Callable
@@ -40,8 +40,8 @@ StageTask = Task[[RunConfig, dict[StageName, ArtifactRef], StageIdentity | None,
 def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = None) -> Callable[[Work], StageTask]:
     """Turn a function that fills a draft into a task that returns an `ArtifactRef`.
 
-    A stage that `resumes` gets the folder of an attempt that died or failed, with what it had finished. `show` gives
-    Prefect's UI something to display for the artifact, whether it was made or reused.
+    A stage that `resumes` gets the folder of an attempt that died or failed, with what it had finished. `show` adds
+    the artifact to Prefect's UI, whether it was computed or reused.
     """
 
     def decorate(work: Work) -> StageTask:
@@ -62,8 +62,8 @@ def stage_task(stage: StageName, *, resumes: bool = False, show: Show | None = N
 class StageRunner:
     """A stage's work, and how it is run.
 
-    The artifact store is the one cache: all machines share it and it knows what is really there. So the task
-    asks the store rather than Prefect's result cache, and a reused stage ends in the state Cached.
+    The artifact store is the only cache: all machines share it, and it checks what is really stored. The task
+    asks the store instead of Prefect's result cache, and a reused stage ends in the state Cached.
     """
 
     stage: StageName
@@ -102,7 +102,7 @@ class StageRunner:
         return store.draft(identity.ref, identity.settings, identity.made_from, resume=self.resumes)
 
     def _show(self, artifact: Artifact, inputs: Inputs, *, made: bool) -> None:
-        """Log the metrics and display them in Prefect's UI; a published stage does not fail because the UI is away."""
+        """Log the metrics and display them in Prefect's UI; an unreachable UI does not fail a published stage."""
         if made:
             logger.info("%s is published: %s", artifact.ref, artifact.manifest.metrics)
             table = [{"metric": name, "value": value} for name, value in artifact.manifest.metrics.items()]
@@ -114,12 +114,12 @@ class StageRunner:
 
 
 def _is_first_try() -> bool:
-    """Whether Prefect has not tried this task before: a second try goes on with what the first has made."""
+    """Whether this is the task's first attempt; a retry continues with what the first attempt has made."""
     context = TaskRunContext.get()
     return context is None or context.task_run.run_count <= 1
 
 
 def _alone(store: ArtifactStore, ref: ArtifactRef, config: RunConfig) -> AbstractContextManager[None]:
-    """While no other run makes the same; machines that train one model together do it at the same time."""
+    """Exclude other runs that compute the same artifact; machines that train one model together are not excluded."""
     together = ref.stage == "training" and config.execution.nodes != "1"
     return nullcontext() if together else only_one(store.storage, ref)

@@ -1,4 +1,4 @@
-"""`gif`: the commands, and errors that a person can read."""
+"""The command line `gif`: all commands, and errors printed as one sentence."""
 
 import logging
 import os
@@ -74,14 +74,14 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself; its help is that of `app`."""
+    """Options of `gif` itself; its help text is that of `app`."""
 
 
 EXPECTED = (GifError, ValueError, OSError)
 
 
 class _Notes(logging.Handler):
-    """What the store warns of, on the terminal: that it waits, and for whom; with --verbose the log has it."""
+    """Print warnings of the artifact store, such as waiting for another run; with --verbose the log shows them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL") == "CRITICAL":
@@ -93,7 +93,7 @@ _notes = _Notes(logging.WARNING)
 
 
 def main() -> None:
-    """Run a command; what a person can mend is told in a sentence, with exit code 2.
+    """Run a command; user errors are printed as one sentence, with exit code 2.
 
     With `GIF_TRACEBACK` in the environment the whole traceback is shown instead.
     """

@@ -1,4 +1,4 @@
-"""`gif artifacts`: list, show and check what is stored, and remove what is not needed."""
+"""`gif artifacts`: list, show, check and clean up stored artifacts."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -25,13 +25,17 @@ from gif_core.runtime import size
 
 app = typer.Typer(help="List, show, check and clean up artifacts.", no_args_is_help=True)
 
-Yes = Annotated[bool, typer.Option("--yes", help="Remove it. Without this nothing is removed.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Remove what is listed. Without this option nothing is removed.")]
 Name = Annotated[str, typer.Argument(metavar="ARTIFACT", help="stage/key, the first digits of a key, or stage@tag.")]
 
 
 @app.command("ls")
 def ls(store: Store) -> None:
-    """List all artifacts, newest first."""
+    """List all artifacts, newest first.
+
+    Example:
+      gif artifacts ls --store s3://bucket/artifacts
+    """
     opened = ArtifactStore(store)
     tags: dict[tuple[str, str], list[str]] = {}
     for tag in list_tags(opened):
@@ -51,7 +55,13 @@ def ls(store: Store) -> None:
 
 @app.command("show")
 def show(name: Name, store: Store) -> None:
-    """Show one artifact: its files, metrics, settings and what it was made from."""
+    """Show one artifact: its files, metrics, settings and what it was made from.
+
+    Examples:
+      gif artifacts show training/4f2a
+
+      gif artifacts show tokenization@latest
+    """
     opened = ArtifactStore(store)
     artifact = opened.open(resolve(opened, name))
     manifest, console = artifact.manifest, Console()
@@ -74,7 +84,13 @@ def check(
     store: Store,
     name: Annotated[str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")] = None,
 ) -> None:
-    """Read every file and compare it with its manifest; the exit code is 1 if a file is damaged."""
+    """Read every file and compare it with its manifest; the exit code is 1 if a file is damaged.
+
+    Examples:
+      gif artifacts check
+
+      gif artifacts check training/4f2a
+    """
     opened, console = ArtifactStore(store), Console()
     refs = [resolve(opened, name)] if name else opened.refs()
     checked = list(track(check_artifacts(opened, refs), "checking", transient=True, console=Console(stderr=True)))
@@ -88,12 +104,14 @@ def check(
 @app.command("gc")
 def gc(
     store: Store,
-    hours: Annotated[float, typer.Option(min=0, help="Keep what was written to within so many hours.")] = 24.0,
+    hours: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, help="Keep leftovers modified in the last HOURS hours.")
+    ] = 24.0,
     yes: Yes = False,
 ) -> None:
-    """Show what killed or failed attempts left behind, and remove it with --yes; published artifacts stay.
+    """List the leftovers of killed or failed attempts, and remove them with --yes; published artifacts stay.
 
-    What dead processes of this machine left goes whatever its age.
+    Leftovers of dead processes of this machine are listed whatever their age.
 
     Examples:
       gif artifacts gc
@@ -112,13 +130,15 @@ def gc(
 @app.command("prune")
 def prune(
     store: Store,
-    keep_runs: Annotated[int, typer.Option(min=1, help="Keep what so many of the newest runs made or reused.")],
-    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Keep what is younger.")] = 0.0,
+    keep_runs: Annotated[int, typer.Option(metavar="N", min=1, help="Keep what the newest N runs made or reused.")],
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Keep artifacts younger than DAYS days.")
+    ] = 0.0,
     yes: Yes = False,
 ) -> None:
-    """Show published artifacts that nothing needs, and remove them with --yes.
+    """List published artifacts that are no longer needed, and remove them with --yes.
 
-    Needed are those of kept runs and of tags, the champion, the one before it, and whatever those were made from.
+    Needed are the artifacts of kept runs, tagged ones, the current and the previous champion, and all their inputs.
     The command refuses to start while a run is in progress.
 
     Examples:
@@ -146,6 +166,11 @@ def show_cache(
     """Show the local copies of files of remote stores: their number, their size and the size limit.
 
     When the limit ($GIF_CACHE_SIZE, such as 200GB) is reached, the least recently used copies are removed.
+
+    Examples:
+      gif artifacts cache
+
+      gif artifacts cache --clear
     """
     console = Console()
     if clear:

@@ -1,4 +1,4 @@
-"""What `gif doctor` looks at on this machine; each check is told rather than raised."""
+"""Checks of this machine for `gif doctor`; a failed check is a line of its table, not an exception."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class Check:
 
 
 def check_gpu(device: str) -> Check:
-    """A GPU that is asked for must be there and must compute."""
+    """Check that the configured GPU exists and computes."""
     import torch
 
     if not torch.cuda.is_available():
@@ -47,7 +47,7 @@ def check_gpu(device: str) -> Check:
 
 
 def check_faiss(device: str) -> Check:
-    """FAISS finds neighbours, on GPUs if there are some."""
+    """Check that FAISS finds nearest neighbours, and whether it can use the GPUs."""
     import faiss
     import numpy as np
     import torch
@@ -69,7 +69,7 @@ def check_faiss(device: str) -> Check:
 
 
 def check_store(address: str) -> Iterator[Check]:
-    """Write, create only once, read, replace, list, delete."""
+    """Check access to the store: write, create only once, read, replace, list, delete."""
     steps: list[AccessStep] = []
     try:
         steps.extend(try_store(address))
@@ -92,7 +92,7 @@ def _advice_for_store(address: str, error: Exception) -> str:
 
 
 def check_weights(config: EmbeddingConfig) -> Check:
-    """The encoder can be built with its weights, as a run would."""
+    """Check that the encoder can be built with its weights, as a run does."""
     import torch
 
     from gif_core.embedding.encoders import build_encoder
@@ -107,7 +107,7 @@ def check_weights(config: EmbeddingConfig) -> Check:
 
 
 def check_disks(store: str) -> Iterator[Check]:
-    """Room where artifacts, copies of remote files and temporary files are written."""
+    """Check the free space for artifacts, copies of remote files and temporary files."""
     local = "://" not in store or store.startswith("file://")
     places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
     places |= {"store": Path(store.removeprefix("file://"))} if local else {}
@@ -116,12 +116,14 @@ def check_disks(store: str) -> Iterator[Check]:
 
 
 def check_room(name: str, folder: Path, least: float = LEAST_DISK, good: float = GOOD_DISK) -> Check:
-    """Free space of the disk on which a folder is, or would be made."""
+    """Check the free space, in bytes, of the disk that holds a folder or would hold it."""
     there = existing_folder(folder.absolute())
     free = shutil.disk_usage(there).free
     found = f"{free / GB:.1f} GB free in {there}"
     if not os.access(there, os.W_OK):
-        return Check(f"disk: {name}", "fail", f"{there} cannot be written to", "choose another folder, or its owner")
+        return Check(
+            f"disk: {name}", "fail", f"{there} cannot be written to", "choose another folder, or change its owner"
+        )
     if free < good:
         state: Literal["warn", "fail"] = "fail" if free < least else "warn"
         return Check(f"disk: {name}", state, found, "free some: 'gif artifacts gc --yes' removes leftovers")
@@ -129,10 +131,10 @@ def check_room(name: str, folder: Path, least: float = LEAST_DISK, good: float =
 
 
 def check_memory(least: float = LEAST_MEMORY, good: float = GOOD_MEMORY) -> Check:
-    """Memory that is free, or can be freed."""
+    """Check the available memory, in bytes."""
     free = available_memory()
     if free is None:
-        return Check("memory", "warn", "this system does not tell", "keep some GB free")
+        return Check("memory", "warn", "this system does not report it", "keep some GB free")
     found = f"{free / GB:.1f} GB free"
     if free < good:
         advice = "end other programs, or lower execution.encode_batch and training.batch_size"

@@ -21,7 +21,7 @@ app = typer.Typer(help="Look up identities and codes, and give codes to new iden
 Rows = Annotated[int, typer.Option(min=1, help="Identities to print at most.")]
 CodeTable = Annotated[
     Path | None,
-    typer.Option("--table", metavar="FOLDER", help="A folder that `gif codes extend` wrote, not a run's codes."),
+    typer.Option("--table", metavar="FOLDER", help="Read a folder written by `gif codes extend` instead of a run."),
 ]
 
 

@@ -22,10 +22,10 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN RUN…", help="Run ids, models as --model of other commands names them, or evaluation/KEY."
+            metavar="RUN RUN…", help="Run ids, models (as for --model of other commands), or evaluation/KEY."
         ),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page, which needs no network.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a self-contained HTML page.")] = None,
 ) -> None:
     """Put runs side by side: the settings that differ, the models' scores, and the cost of training.
 

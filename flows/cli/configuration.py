@@ -1,4 +1,4 @@
-"""`gif config`: look at settings before running them."""
+"""`gif config`: show and check settings before a run."""
 
 import json
 from typing import Annotated
@@ -20,7 +20,13 @@ Source = Annotated[str, typer.Argument(help=f"A YAML file or a preset: {', '.joi
 
 @app.command()
 def show(source: Source = "demo", overrides: Overrides = None) -> None:
-    """Print every setting with its value, as YAML that can be edited and run."""
+    """Print every setting with its value, as YAML that can be edited and run.
+
+    Examples:
+      gif config show demo > run.yaml
+
+      gif config show run.yaml --set training.epochs=10
+    """
     settings = load_config(source, overrides).model_dump(mode="json")
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     console = Console()
@@ -32,7 +38,11 @@ def show(source: Source = "demo", overrides: Overrides = None) -> None:
 
 @app.command()
 def validate(source: Source, overrides: Overrides = None) -> None:
-    """Check a configuration; a fault is told with its field, its value and what is allowed."""
+    """Check a configuration; errors name the field, the value and the allowed values.
+
+    Example:
+      gif config validate run.yaml
+    """
     load_config(source, overrides)
     print(f"{source} is a valid configuration")
 

@@ -1,4 +1,4 @@
-"""`gif deploy`: put the deployments and what watches over them on a Prefect server."""
+"""`gif deploy`: create the deployments, the work pool, the training limit and the crash watch on a Prefect server."""
 
 import os
 import subprocess
@@ -20,21 +20,24 @@ PACKAGES = ("flows", "tasks", "gif_core", "schemas")
 
 def deploy(
     kind: Annotated[
-        str, typer.Option("--type", help="Kind of the work pool `gif`, if there is none yet: process, docker, …")
+        str, typer.Option("--type", help="Type of the work pool `gif`, if it has to be created: process, docker, …")
     ] = "process",
     reset: Annotated[
         bool,
-        typer.Option(
-            "--reset", help="Set deployments that are there already to what prefect.yaml says, schedules too."
-        ),
+        typer.Option("--reset", help="Reset existing deployments to prefect.yaml, including their schedules."),
     ] = False,
 ) -> None:
-    """Deploy to the Prefect server that PREFECT_API_URL names, as often as you like.
+    """Deploy the flows to the Prefect server at PREFECT_API_URL; repeating the command is safe.
 
-    Makes the work pool `gif`, the deployments of prefect.yaml, the limit of one training at a time, and the automation
-    that marks runs as Crashed whose process is gone. What is there already, and may have been changed by hand, stays as
-    it is; after an upgrade, `--reset` brings the deployments up to date. Workers run the flows of the package that is
-    installed where they run, in the folder in which this command is called.
+    Creates the work pool `gif`, the deployments of prefect.yaml, a limit of one training at a time, and the automation
+    that marks runs as Crashed when their process is gone. Existing objects, which may have been edited, are kept; after
+    an upgrade, `--reset` updates the deployments. Workers run the flows of the package installed in their environment,
+    in the folder in which this command is called.
+
+    Examples:
+      gif deploy
+
+      gif deploy --reset
     """
     prepare()
     if not os.environ.get("PREFECT_API_URL"):
@@ -51,17 +54,17 @@ def deploy(
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder from which Prefect would import other packages of our names: it puts it first on the path."""
+    """Refuse a folder with packages of the same names: Prefect puts it first on the path and would import those."""
     others = [name for name in PACKAGES if (folder / name).is_dir()]
     if others and folder.resolve() != DEPLOYMENTS.parents[1].resolve():
         raise GifError(
             f"{folder} has folders that Prefect would import instead of the installed packages: {', '.join(others)}; "
-            "call this command in another folder, in which runs are to work"
+            "call this command in another folder, which becomes the working folder of runs"
         )
 
 
 def _put(wanted: Sequence[str]) -> None:
-    """Put these deployments on the server; `-P`: folders of the current one must not hide our packages."""
+    """Put these deployments on the server; with `-P` the current folder cannot hide the installed packages."""
     names = [part for name in wanted for part in ("--name", name)]
     command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(DEPLOYMENTS)]
     subprocess.run([*command, *names], check=True)

@@ -1,4 +1,4 @@
-"""`gif doctor`: look whether this machine, its store and its Prefect server can run the pipeline."""
+"""`gif doctor`: check whether this machine, its store and its Prefect server can run the pipeline."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -28,14 +28,19 @@ def doctor(
 ) -> None:
     """Check versions, GPU, FAISS, the store, weights, disk, memory and the Prefect server; exit code 1 on a failure.
 
-    The store, the encoder and the device are those of a configuration. Nothing is left in the store.
+    The store, the encoder and the device are those of the configuration. Test files in the store are removed.
+
+    Examples:
+      gif doctor
+
+      gif doctor run.yaml --set store=s3://bucket/artifacts
     """
     prepare()
     config = load_config(source, overrides)
     reach(config.store)
     console, failed = Console(), False
     table = Table("", "what", "found", "what to do", title=f"store {config.store}")
-    with Console(stderr=True).status("Looking …"):
+    with Console(stderr=True).status("Checking …"):
         for check in _all_checks(config):
             mark = f"[{STYLES[check.state]}]{check.state}[/]"
             table.add_row(mark, check.name, escape(check.found), escape(check.advice))

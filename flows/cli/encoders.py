@@ -1,4 +1,4 @@
-"""`gif encode` and `gif tiny-clip`: try an encoder by hand, and train the one that comes with the project."""
+"""`gif encode` and `gif tiny-clip`: try an encoder on images, and train the bundled one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 6
 FORMATS = (".npy", ".parquet")
 TINY_CLIP = EmbeddingConfig(model="tiny-clip", pretrained="synthetic")
 
-app = typer.Typer(help="The small CLIP that comes with the project: train it again, or test it.", no_args_is_help=True)
+app = typer.Typer(help="Train or test tiny-clip, the small CLIP model bundled with the project.", no_args_is_help=True)
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
@@ -32,17 +32,20 @@ def encode(
         list[Path], typer.Argument(exists=True, dir_okay=False, help="Aligned faces: JPEG, PNG, WebP or BMP.")
     ],
     encoder: Annotated[str, typer.Option(help="open_clip, timm or backbone.")] = TINY_CLIP.encoder,
-    model: Annotated[str, typer.Option(help="An architecture that it knows, or tiny-clip.")] = TINY_CLIP.model,
+    model: Annotated[
+        str, typer.Option(help="An architecture of the encoder's library, or tiny-clip.")
+    ] = TINY_CLIP.model,
     pretrained: Annotated[
         str, typer.Option(help="A tag of the library, a local checkpoint, or random.")
     ] = TINY_CLIP.pretrained,
     ask: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="A description; with several, which one fits? CLIP only.")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A description; repeatable: prints how well each one fits. CLIP only."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the vectors, as .npy or .parquet.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Turn images into unit vectors, and print how alike they are.
+    """Turn images into unit vectors, and print the cosines between them.
 
     Examples:
       gif encode a.jpg b.jpg c.jpg
@@ -74,13 +77,16 @@ def encode(
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write.")] = Path("tiny-clip.safetensors"),
     identities: Annotated[int, typer.Option(min=1, help="Synthetic identities to learn from.")] = 16_000,
-    epochs: Annotated[int, typer.Option(min=1, help="How often each photograph is seen.")] = 12,
-    seed: Annotated[int, typer.Option(min=0, help="Of the order, the captions and the first weights.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over all images.")] = 12,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order, the captions and the initial weights.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Train tiny-clip on synthetic faces and captions of their attributes: about half an hour on two cores.
 
     Use the result with --set embedding.pretrained=tiny-clip.safetensors, or test it with gif tiny-clip test.
+
+    Example:
+      gif tiny-clip train --epochs 12 --out tiny-clip.safetensors
     """
     from gif_core.embedding.encoders import Recipe, draw_examples, new_model, save_model, train_tiny_clip
     from gif_core.runtime import pick_device
@@ -99,18 +105,20 @@ def train(
 
 @app.command("test")
 def ask_attributes(
-    pretrained: Annotated[
-        str, typer.Option(help="A checkpoint, or the one that comes with the project.")
-    ] = "synthetic",
-    identities: Annotated[int, typer.Option(min=1, help="Synthetic identities it has never seen.")] = 2000,
+    pretrained: Annotated[str, typer.Option(help="A checkpoint; synthetic is the bundled one.")] = "synthetic",
+    identities: Annotated[int, typer.Option(min=1, help="Number of new synthetic identities.")] = 2000,
     device: Device = "auto",
 ) -> None:
-    """Ask tiny-clip for the attributes of identities it has never seen, by the prompt that fits best (zero-shot)."""
+    """Measure how well tiny-clip names the attributes of new identities (zero-shot: the best-fitting prompt wins).
+
+    Example:
+      gif tiny-clip test --pretrained tiny-clip.safetensors
+    """
     from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
     from gif_core.runtime import pick_device
 
     config = TINY_CLIP.model_copy(update={"pretrained": pretrained})
-    table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "probability", "identities")
+    table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "random guess", "identities")
     for name, found in zero_shot(OpenClipEncoder(config, pick_device(device)), identities).items():
         metrics = (found.accuracy, found.commonest, found.recall, found.chance)
         table.add_row(name, *(f"{100 * metric:.1f} %" for metric in metrics), str(found.identities))
@@ -128,13 +136,13 @@ def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float3
 
 
 def check_format(out: Path | None) -> None:
-    """Refuse a name of a file that nothing can be saved to."""
+    """Refuse a file name with an unknown extension."""
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
 
 
 def print_vectors(paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
-    """Some numbers of each vector, and the cosines between all."""
+    """Print the first components of each vector and the cosines between all vectors."""
     console = Console()
     table = Table("", "image", f"first of {vectors_ND.shape[1]} numbers", *(str(n) for n in range(1, len(paths) + 1)))
     for number, (path, vector, cosines) in enumerate(zip(paths, vectors_ND, vectors_ND @ vectors_ND.T, strict=True), 1):
@@ -147,7 +155,7 @@ def print_vectors(paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
 
 def _print_answers(encoder: Any, paths: list[Path], vectors_ND: NDArray[np.float32], texts: list[str]) -> None:
     if not hasattr(encoder, "encode_text"):
-        raise ValueError("--ask needs an encoder that reads: one of open_clip")
+        raise ValueError("--ask needs an encoder with a text tower: --encoder open_clip")
     scale = float(encoder.model.logit_scale.exp())
     logits = scale * vectors_ND @ encoder.encode_text(texts).cpu().numpy().T
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Prefect's settings for identities at a terminal; whatever they have set themselves is kept."""
+"""Prefect's settings for the command line; variables that are already set are kept."""
 
 import os
 
@@ -9,20 +9,20 @@ DEFAULTS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
 }
 WATCHED = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-"""A run tells the server so often, in seconds, that it lives: see `flows/deployment.py`."""
+"""Seconds between the heartbeats of a run: see `flows/deployment.py`."""
 SERVER = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_UI_API_URL": "/api",
 }
-"""A server that is started again knows who held which slot, and takes it back when the holder is gone. By default it
-forgets the holder but not that the slot is taken, and nobody else ever gets it. A browser of another machine asks the
-server that it has the UI from, and not, as by default, the address under which this machine knows it."""
+"""A restarted server remembers the holder of each concurrency slot and frees the slot when the holder is gone. By
+default it forgets the holder but not that the slot is taken, so the slot is lost. The UI calls the API at the address
+that it was loaded from; by default it calls the address known to this machine, which other machines cannot reach."""
 
 
 def prepare(*, verbose: bool = False) -> None:
-    """Call before Prefect is imported: offline, and patient with the server it starts for itself.
+    """Set Prefect's defaults, before it is imported: no telemetry, and a long timeout for its temporary server.
 
-    The log goes to Prefect's server in any case; the terminal shows it when asked, and bars otherwise.
+    The log always goes to Prefect's server; the terminal shows it with `verbose`, and progress bars otherwise.
     """
     terminal = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO" if verbose else "CRITICAL"}
     for name, value in (DEFAULTS | WATCHED | terminal).items():

@@ -1,4 +1,4 @@
-"""`gif export`: a trained backbone for other programs."""
+"""`gif export`: write a trained backbone for other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="Write a trained backbone for other programs.", no_args_i
 
 
 def check_folder(out: Path) -> Path:
-    """Refuse a file in a folder that is not there, before anything is opened."""
+    """Refuse a file in a missing folder, before anything is opened."""
     if not out.parent.is_dir():
         raise GifError(f"--out {out}: there is no folder {out.parent}; make it first (mkdir -p {out.parent})")
     return out
@@ -39,9 +39,12 @@ def onnx(
     out: Out = Path("backbone.onnx"),
     model: Model = None,
 ) -> None:
-    """Write the network as ONNX: any number of images, RGB, 112x112, (x - 127.5) / 127.5, to features.
+    """Write the network as ONNX.
 
-    The file is compared with onnxruntime before it takes its name. Needs: pip install onnx onnxruntime onnxscript
+    Input: any number of RGB images of 112x112 pixels, scaled by (x - 127.5) / 127.5. Output: features. The output of
+    onnxruntime is compared with that of torch before the file gets its name.
+
+    Needs: pip install onnx onnxruntime onnxscript
 
     Examples:
       gif export onnx --out backbone.onnx

@@ -26,7 +26,9 @@ app = typer.Typer(help="Show faces on contact sheets, and export them to other f
 
 FacesKey = Annotated[
     str | None,
-    typer.Option("--faces", metavar="KEY", help="Faces of this artifact (the first digits of its key), not of a run."),
+    typer.Option(
+        "--faces", metavar="KEY", help="Use the faces of this artifact (first digits of its key) instead of a run's."
+    ),
 ]
 
 
@@ -48,8 +50,10 @@ def show(
     code: Annotated[
         str | None, typer.Option(metavar="TOKEN.TOKEN…", help="Identities whose code begins with these tokens.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, max=500, help="Identities to show at most, unless they are named.")] = 10,
-    columns: Annotated[int, typer.Option(min=1, max=100, help="Faces of each identity at most.")] = 12,
+    rows: Annotated[
+        int, typer.Option(min=1, max=500, help="Maximum number of identities, unless they are named.")
+    ] = 10,
+    columns: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of faces per identity.")] = 12,
     held_out: Annotated[bool, typer.Option("--held-out", help="Show held-out identities instead.")] = False,
     faces: FacesKey = None,
     run: Run = None,
@@ -89,7 +93,7 @@ def export(
     ] = None,
     pairs: Annotated[
         int | None,
-        typer.Option(min=1, help="For bin: pairs of one identity, and as many of two.", show_default=str(PAIRS)),
+        typer.Option(min=1, help="For bin: number of genuine pairs, and of impostor pairs.", show_default=str(PAIRS)),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="For bin: seed of the pairs.", show_default="0")] = None,
     faces: FacesKey = None,
@@ -113,7 +117,7 @@ def export(
       gif faces export --format webdataset --faces 4f2a --out shards
     """
     if form is not Format.bin and (pairs is not None or seed is not None):
-        raise SelectionError(f"--pairs and --seed are for --format bin, and {form} has all faces")
+        raise SelectionError(f"--pairs and --seed are for --format bin only: {form} exports all faces")
     held_out = form is Format.bin if held_out is None else held_out
     selection = open_selection(ArtifactStore(store), run, faces, held_out=held_out)
     rows = (

@@ -12,7 +12,7 @@ from schemas.errors import GifError
 
 @contextmanager
 def hold_alone(path: Path) -> Iterator[IO[str]]:
-    """Hold a lock file, whose text tells others who does; the system frees it when its holders are gone."""
+    """Hold a lock file whose text names the holder; the system frees it when its holders are gone."""
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,5 +36,5 @@ def sign_lock(file: IO[str], text: str) -> None:
 def _describe_holder(path: Path) -> str:
     process, _, text = path.read_text().partition(" ")
     if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc").exists():
-        return f"what a killed gif up started in {path.parent} is being ended: try again in half a minute"
-    return f"gif up runs already in {path.parent}, as process {process or '?'}: {text or 'it is starting'}"
+        return f"processes of a killed gif up in {path.parent} are still being ended: try again in 30 seconds"
+    return f"gif up is already running in {path.parent}, as process {process or '?'}: {text or 'it is starting'}"

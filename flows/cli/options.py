@@ -12,7 +12,7 @@ from schemas.run import RunConfig, default_store
 
 
 def reach(address: str) -> str:
-    """An address of a store that this process may open."""
+    """Check a store's address and load the credentials for it."""
     load_credentials(check_address(address))
     return address
 
@@ -28,7 +28,9 @@ Store = Annotated[
     ),
 ]
 
-Run = Annotated[str | None, typer.Option(metavar="RUN", help="A run's id or its beginning; the newest if not given.")]
+Run = Annotated[
+    str | None, typer.Option(metavar="RUN", help="A run id or its first characters; the newest run if omitted.")
+]
 
 Model = Annotated[
     str | None,

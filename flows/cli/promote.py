@@ -27,7 +27,7 @@ from gif_core.retraining import roll_back
 from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
 
-Tag = Annotated[str, typer.Option(metavar="TAG", help="Tag of the champion, where there are several.")]
+Tag = Annotated[str, typer.Option(metavar="TAG", help="Tag of the champion, if the store has several.")]
 Because = Annotated[str, typer.Option(metavar="TEXT", help="The reason, kept in the history.")]
 LONGEST = 90
 """Characters of a reason in the list."""
@@ -40,12 +40,12 @@ def retrain(
     policy: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The policy, a YAML file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Train although nothing is new.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if nothing is new.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a challenger if the sources hold something new, and promote it if it is better than the champion.
 
-    Without a champion the run's own model becomes it. The deployment `retrain` does the same every week.
+    Without a champion, the new model becomes the champion. The deployment `retrain` does the same every week.
 
     Examples:
       gif retrain --config run.yaml
@@ -118,7 +118,11 @@ def rollback(
 
 
 def champion(store: Store, tag: Tag = CHAMPION) -> None:
-    """Show the model in use and how it came to be, the newest decision first."""
+    """Show the model in use and the decisions that led to it, newest first.
+
+    Example:
+      gif champion
+    """
     opened = ArtifactStore(store)
     settle(opened, tag)
     current = find_champion(opened, tag)

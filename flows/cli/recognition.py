@@ -50,7 +50,7 @@ def embed(
     model: Model = None,
     device: Device = "auto",
 ) -> None:
-    """Turn faces into features of a trained model: image and mirror added, of unit length.
+    """Compute features of faces with a trained model: the sum over image and mirror image, of unit length.
 
     Examples:
       gif embed a.jpg b.jpg
@@ -79,7 +79,7 @@ def verify(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Decide whether two faces are of one identity, by the threshold that evaluation found.
+    """Decide whether two faces show one identity, by the threshold found in evaluation.
 
     Examples:
       gif verify a.jpg b.jpg
@@ -116,7 +116,7 @@ def identify(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Find out which of the identities that the model was trained on an image shows, or that it is unknown.
+    """Find which of the identities in the training set an image shows, or report it as unknown.
 
     z·h is the cosine between an image's feature and an identity's code vector.
 

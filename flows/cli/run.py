@@ -23,18 +23,20 @@ def run(
     config: Config = None,
     preset: Preset = None,
     overrides: Overrides = None,
-    only: Annotated[str | None, typer.Option(metavar="STAGE", help="Run this stage alone, on what is stored.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="STAGE", help="Run this stage only, on stored artifacts.")] = None,
     from_stage: Annotated[
-        str | None, typer.Option("--from", metavar="STAGE", help="Begin at this stage, on what is stored.")
+        str | None, typer.Option("--from", metavar="STAGE", help="Begin at this stage, on stored artifacts.")
     ] = None,
     refresh: Annotated[
         list[str] | None,
-        typer.Option(metavar="STAGE", help="Make this stage again although it is stored; repeatable."),
+        typer.Option(metavar="STAGE", help="Compute this stage again even if it is stored; repeatable."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and why; run nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would run and why, without running it.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run the pipeline, or a part of it, and reuse whatever is stored already.
+    """Run the pipeline, or a part of it, and reuse stored artifacts.
 
     Stages: ingestion, embedding, separation, tokenization, training, evaluation, reporting.
 
@@ -58,7 +60,11 @@ def run(
 
 
 def demo(verbose: Verbose = False) -> None:
-    """Run the whole pipeline on synthetic faces, in minutes on a laptop's CPU."""
+    """Run the whole pipeline on synthetic faces; takes minutes on a laptop's CPU.
+
+    Example:
+      gif demo
+    """
     settings = load_config("demo")
     gif = _load_flow(verbose=verbose)
     show_run(Console(), ArtifactStore(settings.store), gif(settings))

@@ -1,4 +1,4 @@
-"""`gif runs`: what was run, with which settings, and what came of it."""
+"""`gif runs`: list runs, and show their stages, scores and settings."""
 
 from typing import Annotated
 
@@ -16,7 +16,11 @@ app = typer.Typer(help="List and show runs of the pipeline.", no_args_is_help=Tr
 
 @app.command("ls")
 def ls(store: Store) -> None:
-    """List all runs, the newest first."""
+    """List all runs, newest first.
+
+    Example:
+      gif runs ls
+    """
     table = Table(Column("run", no_wrap=True), "state", "preset", "started", "computed", "reused")
     for record in list_runs(ArtifactStore(store)):
         actions = [done.action for done in record.stages.values()]
@@ -35,10 +39,18 @@ def ls(store: Store) -> None:
 @app.command("show")
 def show(
     store: Store,
-    run: Annotated[str | None, typer.Argument(help="A run's id or its beginning; the newest if not given.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(help="A run id or its first characters; the newest run if omitted.")
+    ] = None,
     config: Annotated[bool, typer.Option("--config", help="Print its settings as YAML instead.")] = False,
 ) -> None:
-    """Show one run: its stages, scores and report, or the settings it had."""
+    """Show one run: its stages, scores and report, or its settings.
+
+    Examples:
+      gif runs show
+
+      gif runs show 20260301-1200 --config > run.yaml
+    """
     opened = ArtifactStore(store)
     record = find_run(opened, run)
     if config:

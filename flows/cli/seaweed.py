@@ -1,4 +1,4 @@
-"""SeaweedFS, an S3 server in one program, on this machine alone."""
+"""SeaweedFS, an S3 server in one program, reachable from this machine only."""
 
 import json
 import os
@@ -35,16 +35,16 @@ class Seaweed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What clients are told; secrets go by the environment alone."""
+        """Environment variables of clients; secrets are passed in no other way."""
         return {**self.credentials, "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": "us-east-1"}
 
     @property
     def sockets(self) -> dict[str, Path]:
-        """Files that it listens on, and leaves behind."""
+        """Socket files, which it does not remove at its end."""
         return {role: self.folder / f"{role}.sock" for role in ("filer", "s3")}
 
     def command(self) -> list[str]:
-        """How it is started, in its folder: the sockets that it would leave in /tmp lie there."""
+        """The command that starts it, to be run in its folder; its sockets are there instead of in /tmp."""
         options = {
             "dir": ".",
             "ip": "127.0.0.1",
@@ -62,7 +62,7 @@ class Seaweed:
         return [_program(), "mini", *(f"-{name}={value}" for name, value in options.items())]
 
     def is_ready(self) -> bool:
-        """Whether it has made its bucket and lets these credentials in."""
+        """Whether its bucket exists and accepts these credentials."""
         import s3fs
 
         key, secret = self.credentials["AWS_ACCESS_KEY_ID"], self.credentials["AWS_SECRET_ACCESS_KEY"]
@@ -74,7 +74,7 @@ class Seaweed:
 
 
 def prepare_seaweed(folder: Path) -> Seaweed:
-    """The server of a folder: credentials are made once, and ports are those of the last time while they are free."""
+    """The server of a folder: credentials are created once, and ports are reused while they are free."""
     _program()
     folder.mkdir(parents=True, exist_ok=True)
     return Seaweed(folder, _choose_ports(folder / "ports.json"), _credentials(folder / "credentials.json"))
@@ -89,7 +89,7 @@ def _program() -> str:
 
 
 def _credentials(path: Path) -> dict[str, str]:
-    """Made up once and kept in a file that only its owner can read."""
+    """Random credentials, created once and kept in a file that only its owner can read."""
     if not path.exists():
         made = {"AWS_ACCESS_KEY_ID": secrets.token_hex(10), "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(30)}
         write_private(path, json.dumps(made))
@@ -106,7 +106,7 @@ def _choose_ports(path: Path) -> dict[str, int]:
 
 
 def free_ports(number: int) -> Sequence[int]:
-    """So many ports that nobody listens on."""
+    """Find this many unused ports."""
     with ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(number)]
         for probe in probes:
@@ -115,7 +115,7 @@ def free_ports(number: int) -> Sequence[int]:
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether nobody listens on a port."""
+    """Whether no process listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -126,7 +126,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
+    """Write a file that only its owner can ever read."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -62,9 +62,7 @@ class Selection:
     def coded(self, prefix: list[int]) -> list[int]:
         """Identity ids of identities whose code begins with these tokens."""
         if self.codes is None:
-            raise SelectionError(
-                "codes are known for the identities that a run has tokenized: without --faces and --held-out"
-            )
+            raise SelectionError("only the identities that a run has tokenized have codes: omit --faces and --held-out")
         found = self.codes
         for place, token in enumerate(prefix, start=1):
             if f"c{place}" not in found.column_names:

@@ -14,7 +14,7 @@ def ensure_server(notes: Console) -> None:
     """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed."""
     if PREFECT_API_URL.value():
         return
-    from prefect.server.api.server import SubprocessASGIServer  # the whole server: seconds that others need not wait
+    from prefect.server.api.server import SubprocessASGIServer  # imports the whole server, which takes seconds
 
     server = SubprocessASGIServer()
     with notes.status("Starting a Prefect server for this run …"):
@@ -24,6 +24,6 @@ def ensure_server(notes: Console) -> None:
 
 
 def _end_with_this_process(server: int) -> None:
-    """Let a small shell wait for the end of a pipe that only this process holds open, and then end the server."""
+    """Start a shell that ends the server when a pipe closes that only this process holds open."""
     watcher = subprocess.Popen(["sh", "-c", WATCH, str(server)], stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(watcher.kill)

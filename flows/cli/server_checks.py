@@ -1,4 +1,4 @@
-"""What `gif doctor` asks of Prefect's server: is it there, does it make scheduled runs, does anybody take them."""
+"""Checks of Prefect's server for `gif doctor`: health, scheduled runs, workers, limit and crash watch."""
 
 import os
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from prefect.client.schemas.responses import DeploymentResponse
 
 YOUNG = timedelta(minutes=3)
-"""A deployment of this age may still wait for its scheduled runs."""
+"""A deployment younger than this may not have scheduled runs yet."""
 
 
 def check_server() -> Iterator[Check]:
-    """Health, version, deployments and their schedules, worker, limit and watch."""
+    """Check health, version, deployments and their schedules, worker, limit and watch."""
     url = os.environ.get("PREFECT_API_URL")
     if not url:
         advice = "'gif run' starts one for itself; for deployments and schedules: gif up"
@@ -93,12 +93,14 @@ def _check_worker(client: "SyncPrefectClient") -> Check:
         return Check("worker", "warn", f"there is no work pool {POOL}", "gif deploy")
     online = [worker.name for worker in workers if str(worker.status).endswith("ONLINE")]
     if not online:
-        return Check("worker", "warn", f"nobody takes runs of {POOL}", f"prefect worker start --pool {POOL}")
+        return Check(
+            "worker", "warn", f"no worker is online for the work pool {POOL}", f"prefect worker start --pool {POOL}"
+        )
     return Check("worker", "ok", ", ".join(online))
 
 
 def _check_rules(client: "SyncPrefectClient") -> Iterator[Check]:
-    """The limit of trainings and the watch over dead runs."""
+    """Check the limit of concurrent trainings and the watch over dead runs."""
     from prefect.exceptions import ObjectNotFound
 
     from flows.deployment import WATCH
@@ -106,9 +108,9 @@ def _check_rules(client: "SyncPrefectClient") -> Iterator[Check]:
 
     try:
         limit = client.read_global_concurrency_limit_by_name(TRAINING_LIMIT)
-        yield Check("trainings", "ok", f"{limit.active_slots} of at most {limit.limit} at a time run")
+        yield Check("trainings", "ok", f"{limit.active_slots} running, at most {limit.limit} at a time")
     except ObjectNotFound:
-        yield Check("trainings", "warn", "any number at a time may run", "gif deploy")
+        yield Check("trainings", "warn", "no limit: any number may run at a time", "gif deploy")
     watched = any(found.enabled for found in client.read_automations_by_name(WATCH))
     if watched:
         yield Check("dead runs", "ok", "are marked as Crashed")

@@ -22,24 +22,24 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Service:
-    """A process with a log, and the name that it and whatever it starts carry in their environment."""
+    """A process with a log; it and its descendants carry the name `family` in their environment."""
 
     title: str
     family: str
     process: subprocess.Popen[bytes]
     log: Path
     leaves: Sequence[Path] = ()
-    """Files that it forgets to remove at its end."""
+    """Files that it does not remove at its end."""
 
     def check(self) -> None:
-        """Raise an error with the end of its log when it has ended."""
+        """Raise an error with the end of its log if it has ended."""
         code = self.process.poll()
         if code is not None:
             raise GifError(f"{self.title} ended with code {code}; the end of {self.log}:\n{read_tail(self.log)}")
 
 
 class Services:
-    """Starts processes and ends all of them, also when this process is killed: a guard waits for its death."""
+    """Starts processes and ends all of them, also if this process is killed: a guard process waits for that."""
 
     def __init__(self, logs: Path, lock: int) -> None:
         """Write logs to this folder, which must exist; the guard holds the lock too, until all have ended."""
@@ -55,7 +55,7 @@ class Services:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        """End all, the last one first; then there is nothing left for the guard to do."""
+        """End all processes, last started first, and then the guard."""
         with _signals(lambda *_: None):
             for service in reversed(self.services):
                 end_family(service.family)
@@ -66,8 +66,8 @@ class Services:
             self.guard.communicate()
 
     def leave(self, path: Path) -> None:
-        """A file that goes with this process: when it is killed the guard removes it, after what was started since."""
-        self._tell_guard(str(path))
+        """Let the guard remove a file if this process is killed, after ending what was started since."""
+        self._send_to_guard(str(path))
 
     def start(
         self,
@@ -77,12 +77,12 @@ class Services:
         cwd: Path,
         leaves: Sequence[Path] = (),
     ) -> Service:
-        """Start a process in a session of its own: an interrupt from the keyboard is for this process alone."""
+        """Start a process in its own session, so that Ctrl-C reaches this process only."""
         name = title.replace(" ", "-").lower()
         family, log = f"{self.name}-{name}", self.logs / f"{name}.log"
         for path in leaves:
             self.leave(path)
-        self._tell_guard(family)
+        self._send_to_guard(family)
         with _open_log(log) as output:
             process = subprocess.Popen(
                 command,
@@ -98,7 +98,7 @@ class Services:
         return service
 
     def run(self, title: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
-        """Run a process to its end, which must be a good one."""
+        """Run a process to its end; a non-zero exit code is an error."""
         others = list(self.services)
         once = self.start(title, command, environment, cwd)
         while once.process.poll() is None:
@@ -110,7 +110,7 @@ class Services:
         self.services.remove(once)
 
     def wait(self, ready: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until something is so; an error when a process ends meanwhile, or it takes too long."""
+        """Wait until `ready()`; raise an error if a process ends meanwhile or after `seconds`."""
         end = time.monotonic() + seconds
         while not ready():
             self.check()
@@ -120,11 +120,11 @@ class Services:
             time.sleep(LOOK_SECONDS)
 
     def check(self) -> None:
-        """Raise an error when one of them has ended."""
+        """Raise an error if one of them has ended."""
         for service in self.services:
             service.check()
 
-    def _tell_guard(self, line: str) -> None:
+    def _send_to_guard(self, line: str) -> None:
         if self.guard.stdin is None:
             raise RuntimeError("the guard has no standard input")
         self.guard.stdin.write(f"{line}\n")
@@ -132,7 +132,7 @@ class Services:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end; where families cannot be found (no /proc) its session is told to end, and made to."""
+    """Wait for its end; without /proc, where families cannot be found, terminate its session, then kill it."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, sign)
@@ -142,9 +142,9 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def ending_by_signal() -> Iterator[None]:
-    """Meanwhile Ctrl-C, a termination or a closed terminal raise KeyboardInterrupt.
+    """Raise KeyboardInterrupt on Ctrl-C, on SIGTERM and when the terminal is closed.
 
-    Children that are started here do not inherit ignored signals, as those of a background job would.
+    Children started meanwhile do not inherit ignored signals, as those of a background job would.
     """
 
     def interrupt(sign: int, frame: FrameType | None) -> None:
@@ -171,7 +171,7 @@ def read_tail(log: Path) -> str:
 
 @contextmanager
 def _open_log(log: Path) -> Iterator[int]:
-    """A new log; that of the time before is kept as `.old`."""
+    """Open a new log; the previous one is kept as `.old`."""
     if log.exists():
         log.replace(log.with_suffix(".old"))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -29,12 +29,12 @@ class Format(StrEnum):
 def sql(
     store: Store,
     text: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="One SELECT; without it, a list of tables.")
+        str | None, typer.Argument(metavar="[QUERY]", help="One SELECT statement; if omitted, the tables are listed.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.table,
     run: Run = None,
 ) -> None:
-    """Query the tables of a run with SQL (DuckDB); nothing can be changed.
+    """Query the tables of a run with SQL (DuckDB), read-only.
 
     Tables of a run: codes, nodes, meta, code_quality, identities, held_out, quarantine,
     vectors, least_cohesive, metrics, scores, cmc, errors.

@@ -1,4 +1,4 @@
-"""`gif synthetic sets`: small evaluation sets of drawn identities, to try files and protocols with."""
+"""`gif synthetic-sets`: small synthetic evaluation sets, to try file formats and protocols."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +9,17 @@ from gif_core.writers import new_folder
 
 
 def synthetic_sets(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; there must be nothing in it.")],
-    identities: Annotated[int, typer.Option(min=4, help="In each set.")] = 40,
-    pairs: Annotated[int, typer.Option(min=10, help="In the .bin: pairs of one person, and as many of two.")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="Which identities.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; it must be empty or missing.")],
+    identities: Annotated[int, typer.Option(min=4, help="Number of identities in each set.")] = 40,
+    pairs: Annotated[
+        int, typer.Option(min=10, help="Number of genuine pairs, and of impostor pairs, in the .bin.")
+    ] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the identities.")] = 0,
 ) -> None:
-    """Write a verification file and an IJB-C tree of drawn identities, in exactly the files of the real sets.
+    """Write a .bin verification file and an IJB-C tree of synthetic identities, in the formats of the real sets.
 
-    Example:
-      gif synthetic sets --out synthetic sets
+    Examples:
+      gif synthetic-sets --out sets
 
       gif run --set "evaluation.sets=[{kind: bin, path: sets/pairs.bin}, {kind: ijb, path: sets/IJBC, name: IJB-C}]"
     """

@@ -1,4 +1,4 @@
-"""How runs, artifacts and scores look in a terminal."""
+"""Tables of runs, artifacts and scores for the terminal."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ SYSTEMS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "
 
 
 def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
-    """What a run did, stage by stage, then the scores and where the report is."""
+    """Print the stages of a run, its scores and the path of its report."""
     table = Table("stage", "artifact", "", "seconds", "metrics", title=f"run {record.run_id}: {record.state}")
     for stage in STAGES:
         if stage in record.stages:
@@ -58,18 +58,18 @@ def _show_scores(console: Console, metrics: Mapping[str, float | int | str]) -> 
         if each.row_count:
             console.print(each)
     if not table.row_count:
-        console.print("Nobody who was held out was verified: set ingestion.held_out above 0.")
+        console.print("No held-out identities were verified: set ingestion.held_out above 0.")
 
 
 def format_metric(value: float | int | str) -> str:
-    """A number for identities."""
+    """A metric with thousands separators, or with four significant digits."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def format_age(moment: datetime) -> str:
-    """How long ago."""
+    """How long ago a moment was, in the largest fitting unit."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:

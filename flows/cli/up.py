@@ -1,11 +1,11 @@
-"""`gif up`: a Prefect server, a worker and the deployments on this machine, for as long as it runs."""
+"""`gif up`: run a Prefect server, a worker and the deployments on this machine."""
 
 import json
 import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,12 +29,10 @@ WORKER = "gif-up"
 
 
 def up(
-    s3: Annotated[bool, typer.Option("--s3", help="Start an S3 server too; runs keep their artifacts there.")] = False,
+    s3: Annotated[bool, typer.Option("--s3", help="Also start an S3 server and store artifacts in it.")] = False,
     port: Annotated[int, typer.Option(help="Port of Prefect's server and UI.")] = 4200,
-    host: Annotated[str, typer.Option(help="Address that Prefect's server binds to; it asks for no password.")] = (
-        LOOPBACK
-    ),
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Database, logs and objects lie here.")] = Path(
+    host: Annotated[str, typer.Option(help="Address that Prefect's server binds to; it has no password.")] = (LOOPBACK),
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the database, logs and objects.")] = Path(
         "gif-data"
     ),
 ) -> None:
@@ -60,32 +58,34 @@ def up(
             sign_lock(lock, ui)
             (folder / "env").unlink(missing_ok=True)
             with notes.status("Starting …") as status:
-                settings = _start(services, folder, host, ui, s3=s3, told=status.update)
-            _tell(notes, folder, ui, settings)
+                settings = _start(services, folder, host, ui, s3=s3, report=status.update)
+            _print_hints(notes, folder, ui, settings)
             _wait_for_the_end(services, folder / "env")
     except KeyboardInterrupt:
-        notes.print("All has stopped.")
+        notes.print("All processes have stopped.")
 
 
-def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, told: Any) -> Mapping[str, str]:
-    """Start everything in order, each when the one before is healthy; the settings under which commands find it."""
+def _start(
+    services: Services, folder: Path, host: str, ui: str, *, s3: bool, report: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Start all services in order, waiting for each to be healthy; return the environment that commands need."""
     here, python = Path.cwd(), [sys.executable, "-P", "-m"]
     settings = {**DEFAULTS, **WATCHED, "PREFECT_API_URL": f"{ui}/api", "GIF_STORE": _store()}
     if s3:
-        told("Starting the S3 server …")
+        report("Starting the S3 server …")
         seaweed = prepare_seaweed(folder / "s3")
         sockets = list(seaweed.sockets.values())
         services.start("S3", seaweed.command(), seaweed.environment, seaweed.folder, leaves=sockets)
         services.wait(seaweed.is_ready, START_SECONDS, "the start of the S3 server")
         settings |= {**seaweed.environment, "GIF_STORE": f"s3://{BUCKET}/artifacts"}
     inside = {**settings, **SERVER, "PREFECT_HOME": str(folder / "prefect")}
-    told("Starting Prefect's server …")
+    report("Starting Prefect's server …")
     command = [*python, "prefect", "server", "start", "--host", host, "--port", ui.rsplit(":", 1)[1]]
     services.start("server", command, inside, here)
     services.wait(lambda: ask(f"{ui}/api/health") is True, START_SECONDS, "the start of Prefect's server")
-    told("Deploying …")
+    report("Deploying …")
     services.run("deploy", [*python, "flows.cli", "deploy"], inside, here)
-    told("Starting the worker …")
+    report("Starting the worker …")
     begun = datetime.now(UTC)
     services.start("worker", [*python, "prefect", "worker", "start", "--pool", POOL, "--name", WORKER], inside, here)
     services.wait(lambda: _works(ui, begun), START_SECONDS, "the start of the worker")
@@ -93,18 +93,18 @@ def _start(services: Services, folder: Path, host: str, ui: str, *, s3: bool, to
 
 
 def _store() -> str:
-    """The store of runs that name none, the same for the worker as for commands that are typed here."""
+    """The default store, as an absolute path: the same for the worker and for commands typed in this folder."""
     store = default_store()
     return store if "://" in store else str(Path(store).absolute())
 
 
 def _check_port(host: str, port: int) -> None:
     if not is_free(port, host):
-        raise GifError(f"somebody listens on port {port} of {host} already: choose another with --port")
+        raise GifError(f"port {port} of {host} is already in use: choose another with --port")
 
 
 def ask(url: str, question: object = None) -> Any:
-    """The answer of the server on this machine, or None when there is none; proxies are for other machines."""
+    """The answer of the server on this machine, or None if it does not answer; proxies are not used."""
     body = None if question is None else json.dumps(question).encode()
     request = Request(url, body, {"Content-Type": "application/json"})
     try:
@@ -115,7 +115,7 @@ def ask(url: str, question: object = None) -> Any:
 
 
 def _works(ui: str, since: datetime) -> bool:
-    """Whether the worker has told the server that it is there."""
+    """Whether the worker has sent the server a heartbeat."""
     workers = ask(f"{ui}/api/work_pools/{POOL}/workers/filter", {}) or []
     return any(
         worker["name"] == WORKER and datetime.fromisoformat(worker["last_heartbeat_time"]) >= since
@@ -123,8 +123,8 @@ def _works(ui: str, since: datetime) -> bool:
     )
 
 
-def _tell(notes: Console, folder: Path, ui: str, settings: Mapping[str, str]) -> None:
-    """Say where everything is and what to type next; the settings go to a file, since some are secret."""
+def _print_hints(notes: Console, folder: Path, ui: str, settings: Mapping[str, str]) -> None:
+    """Print where everything is and what to type next; the settings go to a file, since some are secret."""
     file = folder / "env"
     write_private(file, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()))
     shown = os.path.relpath(file)
@@ -141,7 +141,7 @@ def _tell(notes: Console, folder: Path, ui: str, settings: Mapping[str, str]) ->
 
 
 def _wait_for_the_end(services: Services, env: Path) -> None:
-    """Until somebody interrupts, or one of the processes ends."""
+    """Wait until an interrupt, or until one of the processes ends."""
     try:
         while True:
             services.check()

@@ -1,4 +1,4 @@
-"""Versions that `gif doctor` compares with those that the project was tested with."""
+"""Checks of versions for `gif doctor`: installed packages against those that the project was tested with."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -32,11 +32,11 @@ BROKEN: Mapping[str, tuple[str, str]] = {
     "fastapi": ("0.151", "Prefect's server does not start with it"),
     "SQLAlchemy": ("2.1", "Prefect's server never makes scheduled runs with it"),
 }
-"""First version that does not work, and what comes of it."""
+"""First version that does not work, and its effect."""
 
 
 def check_versions(constraints: Path = CONSTRAINTS) -> Iterator[Check]:
-    """Python, and one line for every package that is missing, broken or another than the tests had."""
+    """Check Python, and report every package that is missing, broken or of another version than tested."""
     yield Check("Python", "ok" if sys.version_info >= (3, 11) else "fail", sys.version.split()[0])
     tested = _read_constraints(constraints)
     faults = [fault for name in NEEDED for fault in _check_package(name, tested.get(name.lower()))]
@@ -53,7 +53,7 @@ def _check_package(name: str, tested: str | None) -> Iterator[Check]:
     try:
         found = version(name)
     except PackageNotFoundError:
-        yield Check(name, "fail", "it is not installed", install_command(name))
+        yield Check(name, "fail", "not installed", install_command(name))
         return
     first_broken, fault = BROKEN.get(name, (None, ""))
     if first_broken and Version(found) >= Version(first_broken):

@@ -49,7 +49,7 @@ def test_clip_is_asked_in_words(gif: Gif, images: list[str]) -> None:
 def test_other_encoders_are_tried_by_name(gif: Gif, images: list[str]) -> None:
     timm = ("--encoder", "timm", "--model", "resnet18", "--pretrained", "random")
     assert "first of 512 numbers" in gif("encode", *images, *timm)
-    assert "--ask needs an encoder that reads" in gif("encode", *images, *timm, "--ask", "a face", code=2)
+    assert "--ask needs an encoder with a text tower" in gif("encode", *images, *timm, "--ask", "a face", code=2)
 
 
 def test_mistakes_are_told(gif: Gif, images: list[str], tmp_path: Path) -> None:

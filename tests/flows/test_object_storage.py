@@ -129,7 +129,11 @@ def test_a_block_that_is_missing_or_wrong_is_told_without_its_content(
     with pytest.raises(CredentialsError, match="no Secret block 'no-such-block'"):
         load_credentials()
     load_credentials("artifacts")
-    for content, words in (("hush", "is not JSON"), ('{"AWS_SECRET": "hush"}', "has AWS_SECRET;"), ("[1]", "a table")):
+    for content, words in (
+        ("hush", "is not JSON"),
+        ('{"AWS_SECRET": "hush"}', "has AWS_SECRET;"),
+        ("[1]", "a JSON object"),
+    ):
         Secret(value=content).save("wrong-block", overwrite=True)
         monkeypatch.setenv("GIF_S3_BLOCK", "wrong-block")
         with pytest.raises(CredentialsError, match=words) as told:
