@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 
 import torch
 
-from gif_core.artifacts import Artifact, ArtifactStore, PartJob, sha256_of
+from gif_core.artifacts import Artifact, ArtifactStore, PartJob
 from gif_core.backbones import WeightsError
-from gif_core.embedding.encoders import ImageEncoder, build_encoder, weights_file
+from gif_core.embedding.encoders import ImageEncoder, build_encoder, describe_weights, weights_file
 from gif_core.embedding.mean_vectors import Part, embed_part, plan_parts
 from gif_core.images import Faces
 from gif_core.runtime import own_device
@@ -76,10 +76,9 @@ def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -
 @cache
 def _open_encoder(config: EmbeddingConfig, weights: str, device: torch.device) -> ImageEncoder:
     """One for each process, and only with the weights that the key of the part names."""
-    path = weights_file(config)
-    found = f"sha256:{sha256_of(path)}" if path else config.pretrained
+    found = describe_weights(config)
     if found != weights:
-        raise WeightsError(f"{path} is not the file that the run began with: {found}, not {weights}")
+        raise WeightsError(f"{weights_file(config)} is not the file that the run began with: {found}, not {weights}")
     return build_encoder(config, device)
 
 
