@@ -1,8 +1,8 @@
-"""Embedding (Eq. 3): the vector of an identity is the mean of its faces' encoder features.
+"""Embedding (Eq. 3): which vector describes an identity? The mean of its faces' encoder features.
 
-encoders/     Encoders: pretrained networks such as CLIP and DINO. One protocol, and one file for each library.
-mean_vectors  The vectors of identities (Eq. 3): parts of the faces, their sums, and what is put together from them
-part_jobs     A part of embedding as a job that any process can do
+encoders/     Pretrained encoders such as CLIP and DINO: one protocol, one file per library
+mean_vectors  Identity vectors (Eq. 3): feature sums of parts of the faces, and their normalised totals
+part_jobs     A part of embedding as a job for any process
 stage         The stage embedding: faces → `vectors.parquet`, one row per identity
 """
 

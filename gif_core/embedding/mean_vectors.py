@@ -1,11 +1,11 @@
 """Embedding (Eq. 3): the vector of an identity is the mean of its faces' encoder features.
 
-The faces are embedded in parts, each a piece of a shard: what one process does at a time and stores when it is done.
-A part holds the sums of its identities' features, so an identity whose faces lie in several parts is put together
-from all of them.
+Faces are encoded in parts, each a piece of a shard that one process computes and stores. A part holds the feature sums
+of its identities, so an identity whose faces are in several parts is the sum over them.
 """
 
-# Shapes: N identities, R rows of a part, P identities of a part, B faces in a batch, D dimensions.
+# Shapes: N identities, R rows of a part, P identities of a part, B faces in a batch, D dimensions, H height,
+# W width, C channels.
 
 import hashlib
 import heapq
@@ -29,13 +29,13 @@ from schemas.artifacts import StoredFile
 from schemas.stages import VERSIONS
 
 WINDOW: Final = 2048
-"""Identities that are put together at a time."""
+"""Identities whose parts are summed at a time."""
 CPU_BATCH: Final = 32
-"""Faces that one core encodes at a time: more would only need more memory."""
+"""Faces that one core encodes at a time; larger batches only need more memory."""
 GPU_BATCHES: Final = 2
-"""Batches on a GPU at a time, however many threads decode: one is computed while the other is copied."""
+"""Batches on a GPU at a time, whatever the number of decoding threads: one is computed while the next is copied."""
 LEAST_COHESIVE: Final = 100
-"""Identities of the table that a person looks through for wrong labels."""
+"""Rows of the table of suspected label errors."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Part:
     """A piece of a shard: record batches that make up about one `pieces`-th of it."""
 
     key: str
-    """Digest of the shard's content, the piece and the encoder: what the result depends on."""
+    """Digest of all that the result depends on: the shard's content, the piece and the encoder."""
     shard: str
     piece: int
     pieces: int
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class PartSums:
-    """What a part knows about its identities, in order of identity id."""
+    """Counts and feature sums of a part's identities, ordered by identity id."""
 
     ids_P: NDArray[np.int64]
     counts_P: NDArray[np.int64]
@@ -59,34 +59,34 @@ class PartSums:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First and last identity; the last is before the first when there are none."""
+        """First and last identity; (0, -1) if there are none."""
         return (int(self.ids_P[0]), int(self.ids_P[-1])) if len(self.ids_P) else (0, -1)
 
     def to_bytes(self) -> bytes:
-        """As a safetensors file."""
+        """Serialise as a safetensors file."""
         return save({"identity_id": self.ids_P, "num_samples": self.counts_P, "sum": self.sums_PD})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "PartSums":
-        """Read back."""
+        """Read a file of `to_bytes`."""
         tensors = load(content)
         return cls(tensors["identity_id"], tensors["num_samples"], tensors["sum"])
 
 
 @dataclass
 class Summary:
-    """The headline metrics, kept up while vectors are written."""
+    """Headline metrics, updated while vectors are written."""
 
     dimensions: int = 0
     identities: int = 0
     images: int = 0
     total_D: NDArray[np.float64] | float = 0.0
     lengths: list[float] = field(default_factory=lambda: [float("inf"), 0.0, 0.0])
-    """Least, sum and greatest length of a mean before it is normalised: the cohesion."""
+    """Minimum, sum and maximum of cohesion, the length of a mean before it is normalised."""
     lowest: list[tuple[float, int, int]] = field(default_factory=list)
 
     def add(self, table: pa.Table) -> None:
-        """Count a window of identities."""
+        """Add a window of identities."""
         vectors_ND, cohesion = vectors_of(table), table["cohesion"].to_numpy()
         self.dimensions = vectors_ND.shape[1]
         self.identities += len(table)
@@ -105,7 +105,7 @@ class Summary:
 
     @property
     def metrics(self) -> dict[str, float | int]:
-        """`mean_cosine` is the mean over all pairs of identities: how narrow the encoder's cone is."""
+        """The metrics; `mean_cosine` over all pairs of identities shows how narrow the encoder's cone is."""
         pairs = self.identities * (self.identities - 1)
         square = float(np.sum(np.square(self.total_D)))
         return {
@@ -117,7 +117,7 @@ class Summary:
         }
 
     def least_cohesive(self, labels: Mapping[int, str]) -> pa.Table:
-        """The identities whose faces agree least: the likeliest to hold more than one person."""
+        """The identities with the lowest cohesion: most likely to mix images of several persons."""
         return pa.table(
             {
                 "identity_id": pa.array([identity for _, identity, _ in self.lowest], pa.int64()),
@@ -129,7 +129,7 @@ class Summary:
 
 
 def plan_parts(shards: Sequence[StoredFile], settings: Mapping[str, Any], part_bytes: int) -> list[Part]:
-    """Cut shards into pieces of about `part_bytes`, from their sizes alone: none needs to be read for that."""
+    """Cut shards into pieces of about `part_bytes`, by their sizes alone, without reading them."""
     parts = []
     for shard in shards:
         pieces = max(1, round(shard.size / part_bytes))
@@ -143,8 +143,8 @@ def plan_parts(shards: Sequence[StoredFile], settings: Mapping[str, Any], part_b
 def embed_part(encoder: Encoder, faces: Faces, part: Part, *, batch_size: int, workers: int = 1) -> PartSums:
     """Add up the unit features of the part's identities in float64.
 
-    Each thread decodes and encodes whole batches by itself, so nobody waits for the disk, and the number of threads
-    changes nothing about the result.
+    Each thread decodes and encodes whole batches, so decoding and encoding overlap. The result does not depend on the
+    number of threads.
     """
     batches = _row_batches(faces, part, batch_size if encoder.device.type != "cpu" else min(batch_size, CPU_BATCH))
     labels_R = _labels(faces, part)
@@ -164,9 +164,9 @@ def embed_part(encoder: Encoder, faces: Faces, part: Part, *, batch_size: int, w
 def identity_vectors(
     spans: Sequence[tuple[int, int]], load_part: Callable[[int], PartSums], identities: int
 ) -> Iterator[pa.Table]:
-    """Unit mean vectors (Eq. 3), and cohesion: the mean cosine of a person's faces to their own mean.
+    """Unit mean vectors (Eq. 3), and cohesion: the mean cosine of an identity's faces to their mean.
 
-    `spans` are the first and last identity of every part. A window of identities at a time, in order.
+    `spans` are the first and last identity of every part. Yields windows of identities in order.
     """
     for start in range(0, identities, WINDOW):
         end = min(start + WINDOW, identities)
@@ -218,13 +218,13 @@ def _encode(encoder: Encoder, faces: Faces, rows: NDArray[np.int64], turn: Semap
         features_BD: NDArray[np.float64] = encoder.encode(images_BHWC).cpu().double().numpy()
     if not np.isfinite(features_BD).all():
         bad = int(rows[np.argmin(np.isfinite(features_BD).all(axis=1))])
-        raise ValueError(f"the encoder gives {faces.name(bad)} features that are not numbers: try precision fp32")
+        raise ValueError(f"the encoder's features of {faces.name(bad)} are not finite: try precision fp32")
     return features_BD
 
 
 @contextmanager
 def _one_thread_each(encoder: Encoder) -> Iterator[None]:
-    """On a CPU the threads share the cores themselves: torch's own would compete with them, and change the bits."""
+    """Restore torch's thread count afterwards: on a CPU each of our threads uses one, as more would change the bits."""
     before = torch.get_num_threads()
     try:
         yield
@@ -234,7 +234,7 @@ def _one_thread_each(encoder: Encoder) -> Iterator[None]:
 
 
 def _record_batches(faces: Faces, part: Part) -> range:
-    """Which record batches of the shard a piece is made of."""
+    """The record batches of the shard that belong to the piece."""
     total = len(faces.batches)
     return range(part.piece * total // part.pieces, (part.piece + 1) * total // part.pieces)
 

@@ -1,4 +1,4 @@
-"""A part of embedding as a job that any process can do: it opens the shard and the encoder by itself."""
+"""A part of embedding as a job for any process, which opens the shard and the encoder itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from schemas.run import RunConfig
 from schemas.stages import StageName
 
 _one_at_a_time: Final = Lock()
-"""Threads of a process that embed parts share its encoder and, on a CPU, torch's number of threads."""
+"""The threads of a process share one encoder and, on a CPU, torch's thread count."""
 
 
 @dataclass(frozen=True)
 class EmbedPart(PartJob):
-    """Sums of the features of a part's identities (Eq. 3)."""
+    """Feature sums of a part's identities (Eq. 3)."""
 
     kind: ClassVar[str] = "embed part"
     stage: ClassVar[StageName] = "embedding"
@@ -35,7 +35,7 @@ class EmbedPart(PartJob):
     part: Part
     config: EmbeddingConfig
     weights: str
-    """Digest of the encoder's weights, as it is in the key of the part."""
+    """Digest of the encoder's weights, as in the key of the part."""
     device: str
     batch_size: int
 
@@ -45,7 +45,7 @@ class EmbedPart(PartJob):
         return f"embed {self.part.shard} {self.part.piece}"
 
     def compute(self, threads: int) -> bytes:
-        """Embed the part's faces, while no other thread of this process does."""
+        """Encode the part's faces, one thread of this process at a time."""
         shard = Faces([ArtifactStore(self.store).open(self.faces).path(self.part.shard)])
         with _one_at_a_time:
             encoder = _open_encoder(self.config, self.weights, own_device(self.device))
@@ -54,7 +54,7 @@ class EmbedPart(PartJob):
 
 
 def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -> list[EmbedPart]:
-    """Jobs for all faces of the identities to train on; `settings` are those of the artifact's key."""
+    """Jobs for all faces of the training identities; `settings` are those in the artifact's key."""
     execution = config.execution
     shards = [faces.stored(name) for name in faces.names("identities-")]
     store, encoder = ArtifactStore(config.store).storage.url, _with_whole_path(config.embedding)
@@ -75,15 +75,15 @@ def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -
 
 @cache
 def _open_encoder(config: EmbeddingConfig, weights: str, device: torch.device) -> ImageEncoder:
-    """One for each process, and only with the weights that the key of the part names."""
+    """Open the encoder once per process; WeightsError if its weights are not those in the key of the part."""
     found = describe_weights(config)
     if found != weights:
-        raise WeightsError(f"{weights_file(config)} is not the file that the run began with: {found}, not {weights}")
+        raise WeightsError(f"{weights_file(config)} has changed since the run began: {found}, not {weights}")
     return build_encoder(config, device)
 
 
 def _with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
-    """Processes elsewhere have another working folder."""
+    """Make the path of the weights absolute, since workers may run in another folder."""
     path = weights_file(config)
     given = path is not None and Path(config.pretrained).expanduser() == path
     return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config

@@ -1,4 +1,4 @@
-"""The stage embedding: faces → `vectors.parquet`, one row per identity, put together from stored parts."""
+"""The stage embedding: faces → `vectors.parquet`, one row per identity, summed from stored parts."""
 
 from collections.abc import Generator
 from functools import lru_cache
@@ -17,7 +17,7 @@ from schemas.files import IDENTITIES_FILE, LEAST_COHESIVE_FILE, PARTS_FILE, VECT
 from schemas.run import RunConfig
 
 LOADED_PARTS: Final = 4
-"""Parts in memory while identities are put together."""
+"""Parts in memory while vectors are summed."""
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     part_run = PartRun(parts, plan_jobs(config, faces, draft.settings), from_scratch=draft.from_scratch)
     draft.metrics["parts_computed"] = len(part_run.missing)
     if part_run.missing:
-        build_encoder(config.embedding, torch.device("cpu"))  # what is wrong with the weights is wrong for all parts
+        build_encoder(config.embedding, torch.device("cpu"))  # report wrong weights once, before any part
         draft.metrics["runner"] = runner.name
     names = yield from part_run.complete(runner, "embedding")
     (draft.folder / PARTS_FILE).write_text(list_parts(names))
@@ -37,7 +37,7 @@ def run(
 
 
 def _write_vectors(draft: Draft, identities_file: Path, parts: PartStore, names: list[str]) -> None:
-    """Put the identities together, a window at a time."""
+    """Sum the parts to identity vectors, a window at a time."""
 
     @lru_cache(LOADED_PARTS)
     def load(number: int) -> PartSums:
@@ -51,7 +51,7 @@ def _write_vectors(draft: Draft, identities_file: Path, parts: PartStore, names:
         writer.write_table(table)
         summary.add(table)
     if writer is None:
-        raise ValueError("there is nobody to embed")
+        raise ValueError("there are no identities to embed")
     writer.close()
     _write_summary(draft, summary, identities_file)
 

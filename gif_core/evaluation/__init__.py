@@ -1,14 +1,14 @@
-"""Evaluation: a trained model measured on identities that it was not trained on.
+"""Evaluation: how well does a trained model verify and identify identities that it was not trained on?
 
-features           Features that the encoder and the trained model give images, one system after another
-identification     Identification among the enrolled: its metrics by each method, and the threshold of the unknown
-pairs              Verification on sets of pairs: of held-out identities, and of files such as LFW and `.bin`
-part_jobs          Features of a part of an IJB set as a job that any process can do
+features           Image features of the encoder and the trained model
+identification     Open-set identification among the enrolled identities: metrics and threshold of each method
+pairs              Verification on sets of pairs: held-out identities, and files such as LFW and `.bin`
+part_jobs          Features of a part of an IJB set as a job for any process
 raw_pixels         The baseline without a network: distances between raw pixels
-results            The results of evaluation as files: JSON for identities and programs, Parquet for SQL
-single_scores      The scores behind the model's metrics, kept so that two models can be compared person by person
-stage              The stage evaluation: a trained model → its scores on every set
-template_features  Features of an IJB set, made in parts and kept: other flags need other sums of them, not other fea...
+results            The results of evaluation as files: JSON for readers and programs, Parquet for SQL
+single_scores      The scores behind the model's metrics, kept so that two models can be compared identity by identity
+stage              The stage evaluation: a trained model → scores on every set
+template_features  Features of an IJB set, computed and stored in parts; pooling flags reuse them
 templates          Verification (1:1) and identification (1:N) on sets of templates: IJB-B, IJB-C, and synthetic ones
 """
 

@@ -1,4 +1,4 @@
-"""Features that the encoder and the trained model give images, one system after another."""
+"""Image features of the encoder and the trained model, one system after another."""
 
 from collections.abc import Generator, Iterable, Iterator
 
@@ -19,7 +19,7 @@ Features = NDArray[np.float32]
 def system_features(
     config: RunConfig, inputs: Inputs, images: Images, rows: NDArray[np.int64]
 ) -> Iterator[tuple[str, Iterable[Features]]]:
-    """Each network of `evaluation.systems`, and the features it gives these images, chunk by chunk."""
+    """Each network of `evaluation.systems` with its features of these images, chunk by chunk."""
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
     if "encoder" in config.evaluation.systems:
         encoder = build_encoder(config.embedding, device)
@@ -31,7 +31,7 @@ def system_features(
 
 
 def collect_features(chunks: Iterable[Features], activity: str, total: int) -> Generator[Progress, None, Features]:
-    """All rows of the chunks."""
+    """Concatenate the chunks, reporting progress."""
     yield Progress(activity, 0, total)
     collected: list[Features] = []
     for chunk in chunks:

@@ -1,4 +1,6 @@
-"""Identification among the enrolled: its metrics by each method, and the threshold of the unknown."""
+"""Open-set identification among the enrolled identities: metrics and threshold of each method."""
+
+# Shapes: N images, E images of enrolled identities, U images of unknown identities, B either of them, D dimensions.
 
 from collections.abc import Generator
 from typing import Final
@@ -32,21 +34,21 @@ from schemas.run import RunConfig
 
 TITLE: Final = "identification"
 PROTOCOL: Final = "enrolled-1"
-"""Raise its number when the same features would get other metrics."""
-NOBODY_UNKNOWN: Final = (
-    "nobody was held out, so there is no threshold between known and unknown: set ingestion.held_out above 0"
+"""Increase the number when the same features would give different metrics."""
+NOTHING_HELD_OUT: Final = (
+    "no identity was held out, so there is no threshold between known and unknown: set ingestion.held_out above 0"
 )
-OTHER_IDENTITIES: Final = "the model was trained on other identities than those of these faces"
+OTHER_IDENTITIES: Final = "the model was trained on identities other than those of these faces"
 
 
 class CannotIdentifyError(GifError):
-    """This model and these faces have no metrics of identification; the message says why."""
+    """Identification cannot be measured for this model and these faces; the message says why."""
 
 
 def measure_identification(
     config: RunConfig, inputs: Inputs, given: IdentificationConfig
 ) -> Generator[Progress, None, SetResult]:
-    """Metrics of each method that finds enrolled identities, or why there are none."""
+    """Metrics of each identification method, or the reason why there are none."""
     result = SetResult(TITLE, TITLE, PROTOCOL, {"flip": config.evaluation.flip, **given.model_dump()}, {})
     try:
         gallery = _open_gallery(config, inputs, given)
@@ -58,14 +60,16 @@ def measure_identification(
     result.counts = _count("enrolled", enrolled) | _count("unknown", unknown) | {"identities": len(gallery)}
     enrolled_ED, unknown_UD = yield from _embed(config, inputs, enrolled, unknown)
     for method in METHODS:
-        known, strange = (gallery.find(features_BD, max(RANKS), method) for features_BD in (enrolled_ED, unknown_UD))
-        metrics = measure_open_set(known, strange, enrolled.person_N, unknown.person_N, fpir=given.fpir)
+        known, unknown_found = (
+            gallery.find(features_BD, max(RANKS), method) for features_BD in (enrolled_ED, unknown_UD)
+        )
+        metrics = measure_open_set(known, unknown_found, enrolled.identity_N, unknown.identity_N, fpir=given.fpir)
         result.systems[method] = SystemResult(open_set_metrics(metrics, given.fpir))
     return result
 
 
 def headline(result: SetResult) -> dict[str, float]:
-    """The metrics of the manifest; none when they are undefined."""
+    """Headline metrics for the manifest; none if they are undefined."""
     return {
         f"{TITLE}/{method}/{name}": metric
         for method, metrics in result.metrics.items()
@@ -76,7 +80,7 @@ def headline(result: SetResult) -> dict[str, float]:
 
 def _open_gallery(config: RunConfig, inputs: Inputs, given: IdentificationConfig) -> Gallery:
     if not inputs["ingestion"].names("held_out-"):
-        raise CannotIdentifyError(NOBODY_UNKNOWN)
+        raise CannotIdentifyError(NOTHING_HELD_OUT)
     try:
         gallery = open_gallery(inputs, beam=given.beam, device=pick_device(config.execution.device))
     except NoTokenHeadsError as error:
@@ -110,4 +114,4 @@ def _embed(
 
 
 def _count(name: str, chosen: ChosenImages) -> dict[str, int]:
-    return {f"{name}_images": len(chosen.rows_N), f"{name}_identities": len(np.unique(chosen.person_N))}
+    return {f"{name}_images": len(chosen.rows_N), f"{name}_identities": len(np.unique(chosen.identity_N))}

@@ -1,4 +1,6 @@
-"""Verification on sets of pairs: of held-out identities, and of files such as LFW and `.bin`."""
+"""Verification on sets of pairs: held-out identities, and files such as LFW and `.bin`."""
+
+# Shapes: P pairs, N images.
 
 from collections.abc import Generator
 from pathlib import Path
@@ -11,7 +13,7 @@ from gif_core.artifacts import Inputs
 from gif_core.evaluation.features import collect_features, system_features
 from gif_core.evaluation.raw_pixels import pixel_distances
 from gif_core.evaluation.results import SetResult, SystemResult, error_rows, pair_metrics
-from gif_core.evaluation.single_scores import keep_pairs, who_is_who
+from gif_core.evaluation.single_scores import identities_from_pairs, keep_pairs
 from gif_core.images import Faces, open_faces
 from gif_core.protocols import (
     PAIR_PROTOCOL,
@@ -27,14 +29,14 @@ from schemas.evaluation import HeldOutSet, PairSettings
 from schemas.run import RunConfig
 
 MIRRORED: Final = frozenset({"model"})
-"""Systems to whose features the flag `flip` adds those of the mirror image."""
-NOBODY_HELD_OUT: Final = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
+"""Systems for which the flag `flip` adds the features of the mirror image."""
+NOTHING_HELD_OUT: Final = "no identity was held out, so there are no pairs to verify: set ingestion.held_out above 0"
 
 
 def evaluate_pairs(
     config: RunConfig, inputs: Inputs, given: PairSettings, work: Path
 ) -> Generator[Progress, None, SetResult]:
-    """Metrics of each system; a set that cannot have any says why in `undefined`."""
+    """Metrics of each system; `undefined` says why a set has none."""
     folds = config.evaluation.folds
     result = SetResult(given.title, given.kind, PAIR_PROTOCOL, {"folds": folds}, {"pairs": 0, "same": 0})
     try:
@@ -56,7 +58,7 @@ def evaluate_pairs(
 def _add_system(
     result: SetResult, system: str, pair_set: PairSet, distance_P: NDArray[np.float64], config: RunConfig
 ) -> None:
-    """Metrics of a system from the squared distance of every pair; of the model also single scores and errors."""
+    """Add a system's metrics from the squared distances of all pairs; for the model also pair scores and errors."""
     pairs = pair_set.pairs
     found = verify_distances(distance_P, pairs.same, config.evaluation.folds)
     flags = {"flip": config.evaluation.flip and system in MIRRORED}
@@ -68,13 +70,13 @@ def _add_system(
 
 
 def _identities(pair_set: PairSet) -> NDArray[np.int64]:
-    """The identity of every image, as far as it is known."""
+    """The identity of every image, derived from the pairs if the images have no labels."""
     images, pairs = pair_set.images, pair_set.pairs
-    return images.labels_N if isinstance(images, Faces) else who_is_who(pairs.left, pairs.right, pairs.same)
+    return images.labels_N if isinstance(images, Faces) else identities_from_pairs(pairs.left, pairs.right, pairs.same)
 
 
 def _held_out_pairs(config: RunConfig, inputs: Inputs) -> PairSet:
     faces, given = open_faces(inputs["ingestion"], "held_out", config.execution.workers), config.evaluation
     if len(faces) == 0:
-        raise UndefinedMetricsError(NOBODY_HELD_OUT)
+        raise UndefinedMetricsError(NOTHING_HELD_OUT)
     return PairSet(faces, draw_pairs(faces.labels_N, pairs=given.pairs, seed=given.seed, folds=given.folds))

@@ -1,4 +1,4 @@
-"""Features of a part of an IJB set as a job that any process can do: it opens the model and the images by itself."""
+"""Features of a part of an IJB set as a job for any process, which opens the model and the images itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from schemas.run import RunConfig
 from schemas.stages import StageName
 
 _one_at_a_time: Final = Lock()
-"""Threads of a process that embed parts share its model."""
+"""The threads of a process share one model."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Where a set lies, and what it held when the run began."""
+    """Where a set is stored, and the digest of its files when the run began."""
 
     address: str
     name: IjbName
@@ -34,7 +34,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class EmbedFaces(PartJob):
-    """The features of a part's faces, aligned by their landmarks, and of their mirror images."""
+    """Features of a part's faces, aligned by their landmarks, and of their mirror images."""
 
     kind: ClassVar[str] = "embed templates"
     stage: ClassVar[StageName] = "evaluation"
@@ -51,7 +51,7 @@ class EmbedFaces(PartJob):
         return f"embed {self.tree.name} from {self.part.start}"
 
     def compute(self, threads: int) -> bytes:
-        """Align and embed the faces, while no other thread of this process does."""
+        """Align and embed the faces, one thread of this process at a time."""
         with _one_at_a_time:
             device = own_device(self.device)
             model, images = _open_model(self.store, self.training, device), _open_images(self.tree)
@@ -62,7 +62,7 @@ def plan_jobs(
     config: RunConfig, training: Artifact, tree: Tree, faces: int, contents: Mapping[str, Any]
 ) -> list[EmbedFaces]:
     """Jobs for all faces of a set; `contents` are digests of its files."""
-    # Another run that trained the same model has the same features.
+    # Keyed by the weights, so that runs that trained the same model share features.
     model = {name: training.stored(name).sha256 for name in (BACKBONE_FILE, MODEL_FILE)}
     execution, store = config.execution, ArtifactStore(config.store).storage.url
     return [
@@ -81,12 +81,12 @@ def plan_jobs(
 
 @lru_cache(1)
 def _open_model(store: str, training: ArtifactRef, device: torch.device) -> nn.Module:
-    """One for each process."""
+    """Open the model once per process."""
     return open_backbone(ArtifactStore(store).open(training), device)
 
 
 @lru_cache(1)
 def _open_images(tree: Tree) -> IjbImages:
-    """One set for each process."""
+    """Open the set once per process."""
     files = EvaluationFiles(tree.address)
     return IjbImages(files, read_faces(files, tree.name))

@@ -1,5 +1,7 @@
 """The baseline without a network: distances between raw pixels."""
 
+# Shapes: P pairs.
+
 from typing import Final
 
 import numpy as np
@@ -9,11 +11,11 @@ from gif_core.images import Images
 from gif_core.protocols import Pairs, pair_distances
 
 PAIRS_AT_ONCE: Final = 1024
-"""Pairs whose pixels are in memory at a time: at most 80 MB."""
+"""Pairs in memory at a time: at most 80 MB of pixels."""
 
 
 def pixel_distances(faces: Images, pairs: Pairs) -> NDArray[np.float64]:
-    """The baseline without a network: squared distances between images whose pixels are one vector of unit length."""
+    """Squared distance of each pair of images, each taken as one unit-length vector of pixels."""
     distance_P = np.empty(len(pairs))
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)

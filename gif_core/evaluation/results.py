@@ -1,4 +1,6 @@
-"""The results of evaluation as files: JSON for identities and programs, Parquet for SQL."""
+"""The results of evaluation as files: JSON for readers and programs, Parquet for SQL."""
+
+# Shapes: P pairs, H height, W width, C channels.
 
 import json
 from collections.abc import Sequence
@@ -73,34 +75,34 @@ Metrics = dict[str, float]
 
 @dataclass
 class SystemResult:
-    """What one system achieves on a set."""
+    """The results of one system on a set."""
 
     metrics: Metrics
     flags: FlagValues = field(default_factory=dict)
-    """Those that it does not share with all systems of the set."""
+    """Flags of this system only."""
     roc: Roc | None = None
     cmc: NDArray[np.float64] | None = None
 
 
 @dataclass
 class SetResult:
-    """What came of one set: a result for each system, or why there is none."""
+    """The results of all systems on a set, or why there are none."""
 
     title: str
     kind: str
     protocol: str
     flags: FlagValues
-    """Those that all systems share."""
+    """Flags shared by all systems."""
     counts: dict[str, int]
     systems: dict[str, SystemResult] = field(default_factory=dict)
     undefined: str | None = None
     errors: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `errors.parquet`, without the set."""
     pair_scores: pa.Table | None = None
-    """The model's scores of single pairs, and of single probes: what another model is compared with."""
+    """The model's scores of single pairs, for comparison with another model; `searches` has those of single probes."""
     searches: pa.Table | None = None
     parts: list[str] = field(default_factory=list)
-    """The stored parts that features were read from."""
+    """The stored parts that the features were read from."""
     parts_computed: int = 0
 
     @property
@@ -109,7 +111,7 @@ class SetResult:
         return {name: system.metrics for name, system in self.systems.items()}
 
     def describe(self) -> dict[str, Any]:
-        """As it stands in `scores.json`."""
+        """The entry of `scores.json`."""
         about = {"kind": self.kind, "protocol": self.protocol, "flags": dict(self.flags), **self.counts}
         own_flags = {name: system.flags for name, system in self.systems.items() if system.flags}
         about |= {"system_flags": own_flags} if own_flags else {}
@@ -117,19 +119,19 @@ class SetResult:
 
 
 def pair_metrics(result: Verification) -> Metrics:
-    """The metrics of pairs of images by their names."""
+    """The metrics of image pairs by name."""
     metrics = {"accuracy": result.accuracy, "accuracy_std": result.accuracy_std, "threshold": result.threshold}
     metrics |= {"threshold_far": result.threshold_far, "threshold_tar": result.threshold_tar}
     return metrics | {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
 def template_metrics(result: TemplateVerification) -> Metrics:
-    """The metrics of 1:1 by their names."""
+    """The 1:1 metrics by name."""
     return {f"tar_at_far_{far:g}": tar for far, tar in result.tar_at_far.items()}
 
 
 def identification_metrics(result: Identification) -> Metrics:
-    """The metrics of 1:N by their names."""
+    """The 1:N metrics by name."""
     metrics: Metrics = {}
     for fpir, tpir in result.tpir_at_fpir.items():
         metrics |= {f"tpir_at_fpir_{fpir:g}": tpir, f"fnir_at_fpir_{fpir:g}": 1.0 - tpir}
@@ -159,7 +161,7 @@ def write_scores(
 ) -> None:
     """Write `scores.json` and the tables of scores, metrics, ROC, CMC, errors, and scores of single pairs.
 
-    Identification among the enrolled has a file of its own, and its metrics in the tables.
+    Identification among the enrolled has its own JSON file; its metrics are in the same tables.
     """
     sets = {result.title: result.describe() for result in results}
     write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
@@ -206,7 +208,7 @@ def _rows(result: SetResult, model: str) -> list[dict[str, Any]]:
 
 
 def _curve(title: str, system: str, roc: Roc) -> pa.Table:
-    """The ROC, thinned to what a picture with a log axis can show; the first point has no score."""
+    """The ROC, thinned to what a plot with a log axis can show; the first point has no score."""
     lowest = roc.far[roc.far > 0].min()
     by_far = np.searchsorted(roc.far, np.geomspace(lowest, 1, ROC_POINTS))
     points = np.unique(np.append(by_far, np.linspace(0, len(roc.far) - 1, ROC_POINTS).astype(int)))

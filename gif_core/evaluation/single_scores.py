@@ -1,4 +1,4 @@
-"""The scores behind the model's metrics, kept so that two models can be compared person by person."""
+"""The scores behind the model's metrics, kept so that two models can be compared identity by identity."""
 
 # Shapes: P pairs, N images or templates, Q probes.
 
@@ -25,7 +25,7 @@ PAIRS: Final = pa.schema(
         ("score", pa.float64()),
     ]
 )
-"""Pair by its number in the set; the larger the score, the more alike."""
+"""`pair` is the number of the pair in its set; a larger score means more alike."""
 SEARCHES: Final = pa.schema(
     [
         ("set", pa.string()),
@@ -37,18 +37,20 @@ SEARCHES: Final = pa.schema(
         ("rank", pa.int64()),
     ]
 )
-"""A row for each probe in each gallery: the score of its own person (-inf if not enrolled), the best of the others, and
-its rank from 0."""
+"""A row for each probe in each gallery: the score of its own identity (-inf if not enrolled), the best other score, and
+its rank, counted from 0."""
 MOST_DIFFERENT: Final = 200_000
-"""Pairs of different identities that are kept of a set; the highest scores are, which alone decide at low FAR."""
+"""Most pairs of different identities kept per set: those with the highest scores, which determine TAR at low FAR."""
 
 
-def who_is_who(left_P: NDArray[np.integer], right_P: NDArray[np.integer], same_P: NDArray[np.bool_]) -> Identities:
-    """The person of every image or template as far as pairs tell: those that `same` pairs connect are one."""
+def identities_from_pairs(
+    left_P: NDArray[np.integer], right_P: NDArray[np.integer], same_P: NDArray[np.bool_]
+) -> Identities:
+    """The identity of every image or template: those connected by `same` pairs are one identity."""
     count = int(max(left_P.max(initial=-1), right_P.max(initial=-1))) + 1
     links = (np.ones(int(same_P.sum()), np.int8), (left_P[same_P], right_P[same_P]))
-    _, person_N = connected_components(coo_matrix(links, shape=(count, count)), directed=False)
-    return np.asarray(person_N, np.int64)
+    _, identity_N = connected_components(coo_matrix(links, shape=(count, count)), directed=False)
+    return np.asarray(identity_N, np.int64)
 
 
 def keep_pairs(
@@ -57,28 +59,28 @@ def keep_pairs(
     same_P: NDArray[np.bool_],
     left_P: NDArray[np.integer],
     right_P: NDArray[np.integer],
-    person_N: Identities,
+    identity_N: Identities,
     most: int = MOST_DIFFERENT,
 ) -> pa.Table:
-    """Rows of the pairs of one person, and of those of different identities with the highest scores; in their order."""
+    """Rows of all pairs of one identity and the highest-scoring pairs of different identities, in their order."""
     kept_P = np.arange(len(score_P))
     different = np.flatnonzero(~same_P)
     if len(different) > most:
         highest = different[np.argpartition(-score_P[different], most - 1)[:most]]
         kept_P = np.sort(np.concatenate([np.flatnonzero(same_P), highest]))
-    identities = person_N[left_P[kept_P]], person_N[right_P[kept_P]]
+    identities = identity_N[left_P[kept_P]], identity_N[right_P[kept_P]]
     columns = [kept_P, same_P[kept_P], *identities, score_P[kept_P]]
     return pa.table([pa.array([title] * len(kept_P), pa.string()), *map(pa.array, columns)], schema=PAIRS)
 
 
-def keep_searches(title: str, searches: dict[str, Search], person_Q: Identities) -> pa.Table:
-    """Rows of all probes in all galleries."""
+def keep_searches(title: str, searches: dict[str, Search], identity_Q: Identities) -> pa.Table:
+    """One row per probe and gallery."""
     tables = [
         pa.table(
             [
-                pa.array([title] * len(person_Q), pa.string()),
-                pa.array([gallery] * len(person_Q), pa.string()),
-                *map(pa.array, (person_Q, found.is_mate_Q, found.own_Q, found.other_Q, found.rank_Q)),
+                pa.array([title] * len(identity_Q), pa.string()),
+                pa.array([gallery] * len(identity_Q), pa.string()),
+                *map(pa.array, (identity_Q, found.is_mate_Q, found.own_Q, found.other_Q, found.rank_Q)),
             ],
             schema=SEARCHES,
         )

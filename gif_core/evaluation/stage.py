@@ -1,4 +1,4 @@
-"""The stage evaluation: a trained model → its scores on every set, with those of the other systems beside them."""
+"""The stage evaluation: a trained model → scores of the model and the other systems on every set."""
 
 import logging
 from collections.abc import Generator
@@ -16,13 +16,13 @@ from schemas.run import RunConfig
 
 logger = logging.getLogger(__name__)
 WORK: Final = ".work"
-"""Folder of the synthetic sets; hidden, so it is not published."""
+"""Folder of the synthetic sets; hidden folders are not published."""
 
 
 def run(
     config: RunConfig, inputs: Inputs, draft: Draft, runner: PartRunner | None = None
 ) -> Generator[Progress, None, None]:
-    """Verify and identify pairs and templates of identities never trained on."""
+    """Evaluate all sets of pairs and templates, and identification among the enrolled."""
     draft.metrics["pairs"] = 0
     results = yield from _evaluate_sets(config, inputs, draft, runner or InThisProcess(config.execution.workers))
     given = config.evaluation.identification

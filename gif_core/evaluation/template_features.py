@@ -1,6 +1,6 @@
-"""Features of an IJB set, made in parts and kept: other flags need other sums of them, not other features."""
+"""Features of an IJB set, computed and stored in parts; pooling flags reuse them."""
 
-# Shapes: N faces, M faces of a part, D dimensions.
+# Shapes: B faces in a batch, M faces of a part, D dimensions.
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from gif_core.protocols import POOLED_AT_ONCE
 
 ALIGNMENT: Final = "five points to 112×112, least squares, bilinear, black border"
 VERSION: Final = 1
-"""Raise it when the same images and model would give other features."""
+"""Increase it when the same images and model would give different features."""
 LOADED_PARTS: Final = 2
 Floats = NDArray[np.float32]
 
@@ -38,7 +38,7 @@ class FeaturePart:
 
 
 def plan_features(faces: int, facts: Mapping[str, Any]) -> list[FeaturePart]:
-    """Cut the faces into parts; `facts` say which model and which set."""
+    """Cut the faces into parts; `facts` identify the model and the set."""
     parts = []
     for start in range(0, faces, POOLED_AT_ONCE):
         end = min(start + POOLED_AT_ONCE, faces)
@@ -50,7 +50,7 @@ def plan_features(faces: int, facts: Mapping[str, Any]) -> list[FeaturePart]:
 def embed_features(
     model: nn.Module, images: Images, part: FeaturePart, *, device: torch.device, batch_size: int, workers: int
 ) -> bytes:
-    """The features of a part and those of its mirror images, as the network gives them, as a safetensors file."""
+    """The unnormalised features of a part and of its mirror images, as a safetensors file."""
     rows = np.arange(part.start, part.end)
     chunks = embed_both(model, images, rows, device=device, batch_size=batch_size, workers=workers)
     both: tuple[list[Floats], list[Floats]] = ([], [])
@@ -61,20 +61,20 @@ def embed_features(
                 collected.append(features_BD.cpu().numpy())
     original_MD, mirror_MD = map(np.concatenate, both)
     if not (np.isfinite(original_MD).all() and np.isfinite(mirror_MD).all()):
-        raise ValueError(f"the model gives faces {part.start} to {part.end} features that are not numbers")
+        raise ValueError(f"the model's features of faces {part.start} to {part.end} are not finite")
     return save({"original": original_MD, "mirror": mirror_MD})
 
 
 class StoredFeatures:
-    """The features of a set, a few parts in memory at a time."""
+    """The features of a set, with a few parts in memory at a time."""
 
     def __init__(self, parts: Sequence[FeaturePart], read: Callable[[int], bytes]) -> None:
-        """`read` gives the content of the part with a number."""
+        """`read` returns the content of a part by its number."""
         self.parts = parts
         self._part = lru_cache(LOADED_PARTS)(lambda number: load(read(number)))
 
     def load(self, start: int, end: int) -> tuple[Floats, Floats]:
-        """Features of the images and of their mirrors, of faces that lie in one part."""
+        """Features of the faces `start` to `end` and of their mirror images; all must be in one part."""
         number = start // POOLED_AT_ONCE
         part = self.parts[number]
         if not part.start <= start < end <= part.end:

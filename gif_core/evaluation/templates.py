@@ -1,5 +1,7 @@
 """Verification (1:1) and identification (1:N) on sets of templates: IJB-B, IJB-C, and synthetic ones."""
 
+# Shapes: N faces, T templates, P pairs, G probes, D dimensions.
+
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from gif_core.artifacts import Artifact, ArtifactStore, PartRun, PartRunner, PartStore
 from gif_core.evaluation.part_jobs import Tree, plan_jobs
 from gif_core.evaluation.results import SetResult, SystemResult, identification_metrics, template_metrics
-from gif_core.evaluation.single_scores import keep_pairs, keep_searches, who_is_who
+from gif_core.evaluation.single_scores import identities_from_pairs, keep_pairs, keep_searches
 from gif_core.evaluation.template_features import StoredFeatures
 from gif_core.protocols import (
     IJB_PROTOCOL,
@@ -38,7 +40,7 @@ def evaluate_templates(
     *,
     from_scratch: bool,
 ) -> Generator[Progress, None, SetResult]:
-    """1:1 and 1:N metrics of the model; for what the set cannot answer, `undefined` says why."""
+    """1:1 and 1:N metrics of the model; `undefined` says why some are missing."""
     address, name = open_template_set(given, work)
     files = EvaluationFiles(address)
     crops = files.listing(CROPS)
@@ -79,13 +81,13 @@ def _verify(result: SetResult, meta: IjbMeta, template_TD: NDArray[np.float64]) 
     verified = verify_templates(score_P, meta.same_P)
     result.systems[SYSTEM].metrics |= template_metrics(verified)
     result.systems[SYSTEM].roc = verified.roc
-    person_T = who_is_who(meta.left_P, meta.right_P, meta.same_P)
-    result.pair_scores = keep_pairs(result.title, score_P, meta.same_P, meta.left_P, meta.right_P, person_T)
+    identity_T = identities_from_pairs(meta.left_P, meta.right_P, meta.same_P)
+    result.pair_scores = keep_pairs(result.title, score_P, meta.same_P, meta.left_P, meta.right_P, identity_T)
 
 
 def _identify(result: SetResult, meta: IjbMeta, template_TD: NDArray[np.float64]) -> None:
     if meta.probes is None:
-        raise UndefinedMetricsError("the set has no files of galleries and probes")
+        raise UndefinedMetricsError("the set has no gallery and probe files")
     identified = identify_templates(template_TD, meta.galleries, meta.probes)
     result.systems[SYSTEM].metrics |= identification_metrics(identified)
     result.systems[SYSTEM].cmc = identified.cmc

@@ -1,8 +1,8 @@
-"""Planning: the key of every stage, whether it is stored already, and whether there is room for it.
+"""Planning: which stages would run and why, and do disk and memory suffice for them?
 
-keys       What the key of a stage is made of: its settings, what its files hold, and the artifacts that it reads
-plan       What a run would do: the key of every stage, whether it is stored already, and what made the difference
-preflight  Is there room for a stage? Asked before it begins, since hours later is too late
+keys       What a stage's key is computed from: its settings, the contents of its files, and the artifacts it reads
+plan       What a run would do: the key of every stage, whether it is stored, and if not, which change caused that
+preflight  Checks before a stage starts that disk and memory suffice
 """
 
 from typing import TYPE_CHECKING

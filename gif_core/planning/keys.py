@@ -1,4 +1,4 @@
-"""What the key of a stage is made of: its settings, what its files hold, and the artifacts that it reads."""
+"""What a stage's key is computed from: its settings, the contents of its files, and the artifacts it reads."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class StageIdentity:
-    """Which artifact a stage makes, whether it is stored or not, and what its key is made of."""
+    """The artifact that a stage makes, stored or not, and what its key is computed from."""
 
     ref: ArtifactRef
     settings: Mapping[str, Any]
     made_from: Mapping[StageName, MadeFrom]
-    """What the inputs hold, as far as they are stored."""
+    """Contents of the inputs that are stored."""
 
 
 Inputs = Mapping[StageName, Artifact | StageIdentity]
-"""The artifacts that a stage reads; a dry run may have no more of them than their identity."""
+"""The artifacts that a stage reads; in a dry run some may have only an identity."""
 NO_INPUTS: Final[Inputs] = MappingProxyType({})
 
 
@@ -39,27 +39,27 @@ def identify_stage(store: ArtifactStore, config: RunConfig, stage: StageName, in
 
 
 def make_identity(store: ArtifactStore, stage: StageName, settings: Mapping[str, Any], inputs: Inputs) -> StageIdentity:
-    """The identity of the artifact with these settings, in which files are described already."""
+    """The identity of the artifact with these settings, whose files are described already."""
     keys = {name: given.ref.key for name, given in inputs.items()}
     return StageIdentity(store.ref(stage, artifact_key(stage, settings, keys)), settings, contents_of(inputs))
 
 
 def contents_of(inputs: Inputs) -> dict[StageName, MadeFrom]:
-    """What the inputs hold that are stored."""
+    """Contents of the inputs that are stored."""
     return {name: given.made_from for name, given in inputs.items() if isinstance(given, Artifact)}
 
 
 def stage_settings(
     store: ArtifactStore, config: RunConfig, stage: StageName, inputs: Inputs = NO_INPUTS
 ) -> dict[str, Any]:
-    """The settings in a stage's key, with files described by what they hold instead of where they are."""
+    """The settings in a stage's key, with files described by content instead of location."""
     describe = CONTENTS.get(stage)
     settings = config.settings(stage)
     return describe(store, config, settings, inputs) if describe else settings
 
 
 def _with_sources(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """The fingerprint of every source, and the stored faces from which they have grown."""
+    """Add the fingerprint of every source, and the stored faces that an incremental ingestion extends."""
     readers = [open_reader(source) for source in config.ingestion.sources]
     incremental = settings.pop("incremental")
     settings["sources"] = describe_readers(readers)
@@ -67,17 +67,17 @@ def _with_sources(store: ArtifactStore, config: RunConfig, settings: Settings, i
 
 
 def _with_weights(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """The digest of a local weights file; a library's tag stands for itself."""
+    """Add the digest of a local weights file; a library's tag is used as it is."""
     return settings | {"pretrained": describe_weights(config.embedding)}
 
 
 def _with_sets(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """What every evaluation set holds."""
+    """Add the contents of every evaluation set."""
     return settings | {"sets": [describe_set(given) for given in config.evaluation.sets]}
 
 
 def _with_comparable(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """The other evaluations that a report shows: those comparable with the one that it reads."""
+    """Add the other evaluations that a report shows: those comparable with the one it reads."""
     if "evaluation" not in inputs or not config.reporting.compare:
         return settings | {"beside": {}}
     evaluation = inputs["evaluation"]
@@ -91,4 +91,4 @@ CONTENTS: Final[Mapping[StageName, Callable[[ArtifactStore, RunConfig, Settings,
     "evaluation": _with_sets,
     "reporting": _with_comparable,
 }
-"""The stages whose keys also depend on what files or other artifacts hold."""
+"""The stages whose keys also depend on the contents of files or of other artifacts."""

@@ -1,4 +1,4 @@
-"""What a run would do: the key of every stage, whether it is stored already, and what made the difference."""
+"""What a run would do: the key of every stage, whether it is stored, and if not, which change caused that."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -61,9 +61,9 @@ def _reason_to_run(
 def _planned_identity(
     store: ArtifactStore, config: RunConfig, stage: StageName, selected: Collection[StageName], inputs: Inputs
 ) -> StageIdentity:
-    """The identity of a stage, also of one that is not selected and whose files cannot be reached.
+    """The identity of a stage, even if it is not selected and its files cannot be reached.
 
-    The faces that were ingested last then stand for the sources, and the last scores for the evaluation sets.
+    Then the latest ingestion replaces the sources, and the latest evaluation the evaluation sets.
     """
     try:
         return identify_stage(store, config, stage, inputs)
@@ -72,7 +72,7 @@ def _planned_identity(
             raise
         tag = read_tag(store, stage, "latest")
         if tag is not None and store.find(stage, tag.ref.key):
-            logger.warning("%s cannot be reached: using what was made of it last, %s", READ_FROM[stage], tag.ref)
+            logger.warning("%s cannot be reached: using the artifact last made from it, %s", READ_FROM[stage], tag.ref)
             return make_identity(store, stage, store.open(store.ref(stage, tag.ref.key)).settings, inputs)
         if stage == "ingestion":
             raise
@@ -80,7 +80,7 @@ def _planned_identity(
 
 
 def upstream_of(selected: Collection[StageName]) -> set[StageName]:
-    """The stages that these read from, directly or not."""
+    """The stages that these read from, directly or indirectly."""
     found: set[StageName] = set()
     for stage in reversed(STAGES):
         if stage in selected or stage in found:
@@ -89,7 +89,7 @@ def upstream_of(selected: Collection[StageName]) -> set[StageName]:
 
 
 def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[StageName]) -> dict[StageName, ArtifactRef]:
-    """What the selected stages read from stages that are not selected: it must be in the store."""
+    """The stored artifacts that the selected stages read from stages that are not selected."""
     needed = {name for stage in selected for name in INPUTS[stage]} - set(selected)
     missing = [name for name in plans if name in needed and plans[name].action == "run"]
     if missing:
@@ -103,7 +103,7 @@ def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[Stage
 def select_stages(
     only: StageName | None, from_stage: StageName | None, refresh: Collection[StageName] = ()
 ) -> tuple[StageName, ...]:
-    """The stages a run is to go through: one, those from one on, or all."""
+    """The stages that a run executes: one, all from one on, or all."""
     if only and from_stage:
         raise ValueError(f"give either only ({only}) or from ({from_stage}), not both")
     selected: tuple[StageName, ...] = STAGES[STAGES.index(from_stage) :] if from_stage else STAGES
@@ -115,7 +115,7 @@ def select_stages(
 
 
 def _differences(store: ArtifactStore, identity: StageIdentity, inputs: Inputs) -> Iterator[str]:
-    """Why the artifact that `latest` points at is not the one wanted."""
+    """Differences between the artifact tagged `latest` and the requested one."""
     stage = identity.ref.stage
     tag = read_tag(store, stage, "latest")
     last = next((m for m in store.manifests(stage) if tag is None or m.key == tag.ref.key), None)

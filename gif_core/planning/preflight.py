@@ -1,4 +1,4 @@
-"""Is there room for a stage? Asked before it begins, since hours later is too late."""
+"""Checks before a stage starts that disk and memory suffice, instead of failing hours later."""
 
 import shutil
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from schemas.errors import GifError
 from schemas.stages import StageName
 
 RESERVE: Final = 256 * 2**20
-"""Bytes of disk that every stage gets, for logs, plots and small tables."""
+"""Bytes of disk reserved for every stage's logs, plots and small tables."""
 DISK: Final[Mapping[StageName, Mapping[StageName, float]]] = {
     "separation": {"embedding": 6.0},
     "tokenization": {"separation": 0.5},
     "training": {"ingestion": 0.1},
 }
-"""Bytes that a stage writes for each byte of an input: code vectors and checkpoints with two moments of each, codes as
-table and as Parquet, checkpoints of a network that suits the number of faces."""
+"""Bytes that a stage writes per byte of an input: code vectors and checkpoints with two optimizer moments each, codes
+as DuckDB and as Parquet, checkpoints of a network whose size suits the number of faces."""
 MEMORY: Final[Mapping[StageName, Mapping[StageName, float]]] = {
     "separation": {"embedding": 4.0},
     "tokenization": {"separation": 2.0},
 }
-"""The same for memory: vectors with their moments, vectors and a shuffled copy. Other stages read what they need."""
+"""The same for memory: vectors with optimizer moments; vectors and a shuffled copy. Other stages stream inputs."""
 
 
 FETCHED: Final[Mapping[StageName, tuple[StageName, ...]]] = {
@@ -32,23 +32,23 @@ FETCHED: Final[Mapping[StageName, tuple[StageName, ...]]] = {
     "tokenization": ("separation",),
     "training": ("ingestion", "separation", "tokenization"),
 }
-"""Inputs that a stage reads as a whole, or nearly so."""
+"""Inputs that a stage reads (almost) entirely."""
 
 
 class NoRoomError(GifError):
-    """A stage would run out of disk or memory."""
+    """A stage would run out of disk space or memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Bytes that a stage needs, at least."""
+    """Bytes that a stage needs at least."""
 
     disk: int
     memory: int
 
 
 def needs_of(stage: StageName, inputs: Mapping[StageName, Artifact]) -> Need:
-    """From the sizes of its inputs; those in a remote store of which there is no copy yet are fetched besides."""
+    """Estimate from the sizes of the inputs, plus the download of remote inputs that are not cached yet."""
     sizes = {name: artifact.manifest.size for name, artifact in inputs.items()}
     fetched = sum(_still_to_fetch(inputs[name]) for name in FETCHED.get(stage, ()) if name in inputs)
     disk, memory = (
@@ -64,7 +64,7 @@ def _still_to_fetch(artifact: Artifact) -> int:
 
 
 def check_room(stage: StageName, need: Need, folder: Path) -> None:
-    """NoRoomError when the disk of `folder` or this machine's memory cannot hold what the stage needs."""
+    """Raise NoRoomError if the disk of `folder` or this machine's memory is too small for the stage."""
     free = shutil.disk_usage(existing_folder(folder)).free
     if free < need.disk:
         raise NoRoomError(
@@ -80,7 +80,7 @@ def check_room(stage: StageName, need: Need, folder: Path) -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that a new process could get without swapping, within this container's limit; None if nobody tells."""
+    """Bytes that a new process could get without swapping, within this container's limit; None if unknown."""
     try:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024
@@ -94,7 +94,7 @@ def available_memory() -> int | None:
 
 
 def _reclaimable(statistics: Path) -> int:
-    """Bytes of files that were read and that the system gives back when somebody needs the memory."""
+    """Bytes of page cache, which the kernel frees when memory is needed."""
     try:
         lines = dict(line.split() for line in statistics.read_text().splitlines())
     except OSError:
@@ -111,7 +111,7 @@ def _number(path: Path) -> int | None:
 
 
 def existing_folder(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that there is: what would be written there goes to its disk."""
+    """The folder itself, or its nearest existing parent, which is on the same disk."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     return folder

@@ -1,13 +1,13 @@
-"""Recognition: a trained model in use, which embeds, verifies and identifies faces.
+"""Recognition: which identity does a face show, and do two faces show the same one?
 
 `Recognizer` is the interface for notebooks, services and the command line; evaluation measures with the files below it.
 
-beam_search   The most probable codes in use: a beam search through the code tree, all images at once
+beam_search   Beam search through the code tree: the most probable codes in use
 code_tree     All codes in use as a prefix tree of plain tables
-gallery       The enrolled identities: found by their codes, by search among all code vectors, or by both
-given_images  Images as callers have them: paths, the bytes of image files, or arrays
-open_set      Known or unknown: the threshold, and the metrics of identification with it
-probes        Images of enrolled and of unknown identities to measure identification with
+gallery       The enrolled identities: search by code, among all code vectors, or by both
+given_images  Images as callers pass them: paths, the bytes of image files, or arrays
+open_set      Known or unknown: the score threshold of open-set identification, and the metrics at it
+probes        Images of enrolled and of unknown identities that identification is measured on
 recognizer    Class Recognizer: embed, verify and identify faces with a model of a store
 thresholds    Thresholds that evaluation found for a model: same or different, known or unknown
 """

@@ -1,4 +1,4 @@
-"""Who is it among the enrolled? By decoding a code, by search among all code vectors, or by both."""
+"""Identification among enrolled identities: by decoding a code, by search among all code vectors, or by both."""
 
 # Shapes: N identities, B images, K candidates of an image, D dimensions, L tokens of a code, V values of a token.
 
@@ -15,34 +15,34 @@ from torch import Tensor
 from gif_core.artifacts import Artifact
 from gif_core.heads import TokenHeads
 from gif_core.recognition.beam_search import search_codes, token_log_probs
-from gif_core.recognition.code_tree import NOBODY, CodeTree
+from gif_core.recognition.code_tree import NO_IDENTITY, CodeTree
 from gif_core.separation import open_code_vectors
 from gif_core.tokenization import Codes, CodeShape, read_codes
 from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
 from schemas.stages import StageName
 
 Method = Literal["codes", "reranked", "exhaustive"]
-"""`codes`: the likeliest codes. `reranked`: the codes of a beam, by z·h. `exhaustive`: the largest z·h of all."""
+"""`codes`: the most probable codes. `reranked`: the codes of a beam, by z·h. `exhaustive`: the largest z·h of all."""
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 Floats = NDArray[np.float32]
 _ROWS_AT_ONCE: Final = 2**14
-"""Code vectors that are read at a time to rank candidates."""
+"""Most code vectors read at a time to rank candidates."""
 _BLOCK: Final = 2**17
-"""Code vectors that are searched at a time."""
+"""Code vectors searched at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Who an image may show, the likeliest first."""
+    """Identities that an image may show, best first."""
 
     identities_BK: NDArray[np.int64]
-    """NOBODY where there are no more."""
+    """NO_IDENTITY where there are fewer than K."""
     scores_BK: Floats
-    """What ranks them: z·h, or the logarithm of the probability of the code; -inf where there are no more."""
+    """The score they are ranked by: z·h, or the log probability of the code; -inf where there are fewer than K."""
 
 
 class Gallery:
-    """The enrolled: identities with a code and a code vector, and the heads that read codes from features."""
+    """Enrolled identities with their codes and code vectors, and the heads that predict codes from features."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Gallery:
         device: torch.device | None = None,
         reads_codes: bool = True,
     ) -> None:
-        """Code vectors are given as they went into training; where the heads have a map, h is where it puts them.
+        """Take code vectors as they went into training; if the heads have a map, h is the mapped vector.
 
-        They may be mapped from a file: `reranked` reads no rows but those of its candidates. Without `reads_codes` the
-        heads were not taught any: only `exhaustive` and the cosines mean something.
+        They may be memory-mapped: `reranked` reads only the rows of its candidates. Without `reads_codes` the heads
+        were not trained on codes, and only `exhaustive` and the cosines are meaningful.
         """
         if len(codes_NL) != len(vectors_ND):
             raise ValueError(f"{len(codes_NL)} codes do not fit {len(vectors_ND)} code vectors")
@@ -67,7 +67,7 @@ class Gallery:
         self.vectors_ND, self.beam, self.reads_codes = vectors_ND, beam, reads_codes
 
     def __len__(self) -> int:
-        """How many identities are enrolled."""
+        """Number of enrolled identities."""
         return len(self.vectors_ND)
 
     def find(self, z_BD: Floats, top: int, method: Method = "reranked") -> Candidates:
@@ -81,18 +81,18 @@ class Gallery:
 
     @torch.inference_mode()
     def probabilities(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How probable each one's code is if it is that of somebody enrolled: Π_j p_j(c_j) / Σ over all their codes.
+        """Probability of each candidate's code among all enrolled codes: Π_j p_j(c_j) / Σ over all of them.
 
-        The tokens are taken as independent, as Eq. 7 learns them.
+        Tokens are treated as independent, as in Eq. 7.
         """
         log_probs_LBV = self._log_probs(z_BD)
         codes_BKL = torch.from_numpy(self.tree.codes_NL[np.maximum(identities_BK, 0)].astype(np.int64)).to(self.device)
         own_LBK = log_probs_LBV.gather(2, codes_BKL.permute(2, 0, 1))
         log_BK = own_LBK.double().sum(dim=0) - self.tree.total_log_prob(log_probs_LBV)[:, None]
-        return np.where(identities_BK == NOBODY, 0.0, log_BK.exp().cpu().numpy())
+        return np.where(identities_BK == NO_IDENTITY, 0.0, log_BK.exp().cpu().numpy())
 
     def cosines(self, z_BD: Floats, identities_BK: NDArray[np.int64]) -> Floats:
-        """z·h of each candidate; -inf for nobody."""
+        """z·h of each candidate; -inf for NO_IDENTITY."""
         cosines_BK = np.empty(identities_BK.shape, np.float32)
         images = max(1, _ROWS_AT_ONCE // identities_BK.shape[1])
         for start in range(0, len(z_BD), images):
@@ -100,7 +100,7 @@ class Gallery:
             identities, place_BK = np.unique(identities_BK[part], return_inverse=True)
             rows_BKD = self._place(self.vectors_ND[identities])[place_BK]
             cosines_BK[part] = np.matmul(rows_BKD, z_BD[part][:, :, None])[:, :, 0]
-        return np.where(identities_BK == NOBODY, np.float32(-np.inf), cosines_BK)
+        return np.where(identities_BK == NO_IDENTITY, np.float32(-np.inf), cosines_BK)
 
     @torch.inference_mode()
     def _log_probs(self, z_BD: Floats) -> Tensor:
@@ -116,7 +116,7 @@ class Gallery:
         return _keep_best(identities_BK, self.cosines(z_BD, identities_BK), top)
 
     def _search(self, z_BD: Floats, top: int) -> Candidates:
-        """Block by block, so that mapped vectors are never all in memory."""
+        """Search block by block, so that mapped vectors are never all in memory."""
         best = Candidates(np.empty((len(z_BD), 0), np.int64), np.empty((len(z_BD), 0), np.float32))
         for start in range(0, len(self), _BLOCK):
             block_ND = self._place(self.vectors_ND[start : start + _BLOCK])
@@ -130,7 +130,7 @@ class Gallery:
 
     @torch.inference_mode()
     def _place(self, frozen_KD: NDArray[np.floating[Any]]) -> Floats:
-        """The h of these rows."""
+        """The code vectors h of these rows, after the heads' map if they have one."""
         rows_KD = np.ascontiguousarray(frozen_KD, np.float32)
         if not self.heads.map_width:
             return rows_KD
@@ -139,7 +139,7 @@ class Gallery:
 
 
 def _keep_best(identities_BK: NDArray[np.int64], scores_BK: Floats, top: int) -> Candidates:
-    """The candidates of the largest scores, in their order; of equal ones those that come first."""
+    """The `top` candidates by score, largest first; ties keep their order."""
     order_BK = np.argsort(-scores_BK, axis=1, kind="stable")[:, :top]
     return Candidates(
         np.take_along_axis(identities_BK, order_BK, axis=1), np.take_along_axis(scores_BK, order_BK, axis=1)
@@ -151,8 +151,8 @@ def open_gallery(
 ) -> Gallery:
     """The identities that a model was trained on, with their codes and code vectors.
 
-    `method` is how they will be found; without it every way must work, as evaluation needs. NoTokenHeadsError if the
-    model does not read codes; `exhaustive` needs the code vectors alone, but all of them, so their file is digested.
+    `method` is the one that will be used; by default all must work, as evaluation needs. NoTokenHeadsError if the model
+    does not read codes. `exhaustive` needs only the code vectors, but all of them, so their file is digested.
     """
     training = artifacts["training"]
     description = training.path("model.json")

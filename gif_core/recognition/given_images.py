@@ -32,7 +32,7 @@ class GivenImages:
     points: Sequence[Points | None]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of images."""
         return len(self.images)
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:

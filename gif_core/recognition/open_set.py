@@ -1,6 +1,7 @@
-"""Known or unknown: the score from which on somebody counts as enrolled, and the metrics of identification with it."""
+"""Known or unknown: the score threshold of open-set identification, and the metrics at it."""
 
-# Shapes: E images of enrolled identities, U images of unknown identities, K candidates of an image.
+# Shapes: E images of enrolled identities, U images of unknown identities, B either of them, K
+# candidates of an image.
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,23 +16,23 @@ RANKS: Final = (1, 5)
 
 @dataclass(frozen=True, slots=True)
 class OpenSetMetrics:
-    """Identification of identities of whom some are enrolled and some are not."""
+    """Metrics of open-set identification, where only some identities are enrolled."""
 
     rank: dict[int, float]
-    """Share of enrolled identities' images whose person is among the first so many candidates."""
+    """Share of enrolled images whose identity is among the first `rank` candidates."""
     threshold: float
-    """The score from which on the first candidate counts as found."""
+    """A first candidate with at least this score counts as found."""
     fnir: float
-    """Share of enrolled identities' images that are missed at the threshold: below it, or the first is another."""
+    """Share of enrolled images missed at the threshold: the first candidate is below it, or another identity."""
     fpir_of_others: float | None
-    """FPIR when the threshold is calibrated on other unknown identities: each half of them judged
-    by the other half's. None when there is but one."""
+    """FPIR when the threshold is calibrated on other unknown identities: each half is tested at the threshold of the
+    other half. None if there is only one."""
 
 
 def calibrate(best_U: NDArray[np.floating], fpir: float) -> float:
-    """The lowest threshold that no more than a share of `fpir`, below 1, of the unknown images reach."""
+    """The lowest threshold that at most a share `fpir` (below 1) of the unknown images reach."""
     if not len(best_U):
-        raise ValueError("a threshold needs images of identities who are not enrolled")
+        raise ValueError("calibrating a threshold needs images of identities that are not enrolled")
     highest_U = -np.sort(-best_U.astype(np.float32))
     return float(np.nextafter(highest_U[int(fpir * len(best_U))], np.float32(np.inf)))
 
@@ -39,26 +40,26 @@ def calibrate(best_U: NDArray[np.floating], fpir: float) -> float:
 def measure_open_set(
     enrolled: Candidates,
     unknown: Candidates,
-    person_E: NDArray[np.int64],
-    stranger_U: NDArray[np.int64],
+    identity_E: NDArray[np.int64],
+    identity_U: NDArray[np.int64],
     *,
     fpir: float,
 ) -> OpenSetMetrics:
-    """The metrics of one way of finding candidates; `person_E` and `stranger_U` say who is on the images."""
-    hit_EK = enrolled.identities_BK == person_E[:, None]
+    """The metrics of one method; `identity_E` and `identity_U` are the true identities of the images."""
+    hit_EK = enrolled.identities_BK == identity_E[:, None]
     best_E, best_U = enrolled.scores_BK[:, 0], unknown.scores_BK[:, 0]
     threshold = calibrate(best_U, fpir)
     return OpenSetMetrics(
         rank={rank: float(hit_EK[:, :rank].any(axis=1).mean()) for rank in RANKS},
         threshold=threshold,
         fnir=float(1 - (hit_EK[:, 0] & (best_E >= threshold)).mean()),
-        fpir_of_others=_cross_check(best_U, stranger_U, fpir),
+        fpir_of_others=_cross_check(best_U, identity_U, fpir),
     )
 
 
-def _cross_check(best_U: NDArray[np.floating], stranger_U: NDArray[np.int64], fpir: float) -> float | None:
-    """Every second unknown person against the threshold of the others."""
-    _, place_U = np.unique(stranger_U, return_inverse=True)
+def _cross_check(best_U: NDArray[np.floating], identity_U: NDArray[np.int64], fpir: float) -> float | None:
+    """FPIR of each half of the unknown identities at the threshold of the other half."""
+    _, place_U = np.unique(identity_U, return_inverse=True)
     half_U = place_U % 2 == 0
     if half_U.all():
         return None
@@ -67,7 +68,7 @@ def _cross_check(best_U: NDArray[np.floating], stranger_U: NDArray[np.int64], fp
 
 
 def open_set_metrics(result: OpenSetMetrics, fpir: float) -> dict[str, float]:
-    """The metrics of identification among the enrolled by their names."""
+    """The metrics of open-set identification by name."""
     metrics = {f"rank_{rank}": share for rank, share in result.rank.items()}
     metrics |= {f"fnir_at_fpir_{fpir:g}": result.fnir, "threshold": result.threshold}
     return metrics if result.fpir_of_others is None else metrics | {"fpir_of_others": result.fpir_of_others}

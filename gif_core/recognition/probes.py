@@ -1,6 +1,6 @@
-"""Images of enrolled identities: new ones where the project can draw them, else those that the model was trained on."""
+"""Probe images: of enrolled identities (new ones for synthetic sources, else training images) and of held-out ones."""
 
-# Shapes: N images in all, B images in a batch, P identities.
+# Shapes: N images, P identities.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,39 +16,39 @@ from schemas.ingestion import Source, SyntheticSource
 
 ENROLLED: Final = 603
 UNKNOWN: Final = 604
-"""The second part of the seeds here."""
+"""Stream ids: the second part of the seeds used here."""
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenImages:
-    """Some images, and who is on them."""
+    """Some images with their identities."""
 
     images: Images
     rows_N: Rows
-    person_N: Rows
+    identity_N: Rows
     origin: Literal["new", "training", "held_out"]
-    """`new`: of identities who were trained on, but no image that was."""
+    """`new`: identities of the training set, images that were not in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFaces:
-    """Photographs of identities whom the project draws: for each the source's seed, the person and the photograph."""
+    """Synthetic images, given by the seed of the source, the number of the identity and the number of the image."""
 
     places_N3: Rows
 
     def load(self, indices: Rows) -> NDArray[np.uint8]:
-        """Drawn when they are asked for, with the losses of JPEG."""
+        """Draw these images, with JPEG compression."""
         return np.stack([decode(draw_jpeg(*place)) for place in self.places_N3[indices].tolist()])
 
 
 def choose_enrolled(
     sources: Sequence[Source], identities: pa.Table, faces: Faces, most: int, seed: int
 ) -> ChosenImages:
-    """Up to `most` images of enrolled identities, who take turns.
+    """Up to `most` images of enrolled identities, spread evenly over them.
 
-    Identities of a synthetic source get photographs after the last that the source can have; they are new to the model.
-    If there are no such identities, images of the training are taken.
+    Identities of a synthetic source get images numbered after its last one, so they are new to the model. Without a
+    synthetic source, training images are used.
     """
     rng = np.random.default_rng([seed, ENROLLED])
     drawn = [number for number, source in enumerate(sources) if isinstance(source, SyntheticSource)]
@@ -57,8 +57,8 @@ def choose_enrolled(
         rows_N = take_turns(faces.labels_N, most, rng)
         return ChosenImages(faces, rows_N, faces.labels_N[rows_N], "training")
     turn_N = np.arange(most)
-    person_N = rng.permutation(identities_P)[turn_N % len(identities_P)]
-    source_N, labels = identities["source"].to_numpy()[person_N], identities["label"].take(person_N).to_pylist()
+    identity_N = rng.permutation(identities_P)[turn_N % len(identities_P)]
+    source_N, labels = identities["source"].to_numpy()[identity_N], identities["label"].take(identity_N).to_pylist()
     places = [
         (source.seed, number_of(label), source.largest + turn)
         for source, label, turn in zip(
@@ -66,20 +66,20 @@ def choose_enrolled(
         )
         if isinstance(source, SyntheticSource)
     ]
-    return ChosenImages(DrawnFaces(np.array(places)), turn_N, person_N, "new")
+    return ChosenImages(DrawnFaces(np.array(places)), turn_N, identity_N, "new")
 
 
 def choose_unknown(faces: Faces, most: int, seed: int) -> ChosenImages:
-    """Up to `most` images of identities who were held out."""
+    """Up to `most` images of held-out identities."""
     rows_N = take_turns(faces.labels_N, most, np.random.default_rng([seed, UNKNOWN]))
     return ChosenImages(faces, rows_N, faces.labels_N[rows_N], "held_out")
 
 
 def take_turns(labels_N: Rows, most: int, rng: np.random.Generator) -> Rows:
-    """Up to `most` rows: one of all identities, then a second one, and so on; in each turn in random order."""
+    """Up to `most` rows in rounds: one row of every identity, then a second one, and so on; random within a round."""
     shuffled_N = rng.permutation(len(labels_N))
-    by_person_N = shuffled_N[np.argsort(labels_N[shuffled_N], kind="stable")]
-    _, starts, counts = np.unique(labels_N[by_person_N], return_index=True, return_counts=True)
+    by_identity_N = shuffled_N[np.argsort(labels_N[shuffled_N], kind="stable")]
+    _, starts, counts = np.unique(labels_N[by_identity_N], return_index=True, return_counts=True)
     turn_N = np.arange(len(labels_N)) - np.repeat(starts, counts)
     chosen = np.lexsort((rng.random(len(turn_N)), turn_N))[:most]
-    return np.sort(by_person_N[chosen])
+    return np.sort(by_identity_N[chosen])

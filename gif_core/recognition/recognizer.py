@@ -23,7 +23,7 @@ from gif_core.artifacts import (
 )
 from gif_core.backbones import embed_images
 from gif_core.protocols import SCORES_FILE
-from gif_core.recognition.code_tree import NOBODY
+from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method, open_gallery
 from gif_core.recognition.given_images import Image, Points, gather_images
 from gif_core.recognition.thresholds import (
@@ -40,7 +40,7 @@ from schemas.errors import GifError
 from schemas.stages import StageName
 
 BEAM = 64
-"""Codes that are searched where evaluation has not measured another number."""
+"""Beam width if evaluation did not set one."""
 
 
 class NotEvaluatedError(GifError):
@@ -61,7 +61,7 @@ class Verified:
     """Pairs of that set."""
     accuracy: float
     far: float
-    """Share of its pairs of different identities that the threshold takes for one."""
+    """Share of its pairs of different identities that the threshold accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Candidate:
     identity_id: int
     label: str
     probability: float | None
-    """Of its code among all codes in use; None if the model does not read codes."""
+    """Probability of its code among all codes in use; None if the model does not read codes."""
     cosine: float
     """z·h, between the image's feature and the identity's code vector."""
 
@@ -83,7 +83,7 @@ class Identified:
     known: bool | None
     """Whether the first candidate reaches the threshold; None if evaluation has found no threshold."""
     candidates: tuple[Candidate, ...]
-    """The best first."""
+    """Best first."""
 
 
 class Recognizer:
@@ -143,7 +143,7 @@ class Recognizer:
         return pair_thresholds(self._artifacts["evaluation"].path(SCORES_FILE))
 
     def calibration(self, by: Method = "reranked") -> Calibration:
-        """The threshold between known and unknown identities of one way to find them, or why there is none."""
+        """The threshold between known and unknown identities for one method, or why there is none."""
         return read_calibration(self._artifacts.get("evaluation"), by)
 
     def embed(
@@ -153,7 +153,7 @@ class Recognizer:
         *,
         flip: bool = True,
     ) -> NDArray[np.float32]:
-        """Features of unit length [B, D]; with `flip` those of image and mirror are added, as evaluation does."""
+        """Unit-length features [B, D]; `flip` adds the features of the mirror image, as in evaluation."""
         given = gather_images(images, landmarks)
         chunks = embed_images(self._backbone, given, np.arange(len(given)), flip=flip, device=self.device)
         return np.concatenate(list(chunks))
@@ -188,9 +188,9 @@ class Recognizer:
             landmarks: Five points of each image, to align it by.
         """
         if by not in METHODS:
-            raise GifError(f"there is no way {by!r} to identify: there are {', '.join(METHODS)}")
+            raise GifError(f"unknown identification method {by!r}; known: {', '.join(METHODS)}")
         if top < 1:
-            raise GifError(f"top={top}: ask for at least one candidate")
+            raise GifError(f"top={top}: must be at least 1")
         calibration, gallery = self.calibration(by), self._gallery(by)
         z_BD = self.embed(images, landmarks, flip=calibration.flip)
         found = gallery.find(z_BD, top, by)
@@ -198,7 +198,7 @@ class Recognizer:
         return [Identified(*each) for each in zip(known, self._describe(gallery, z_BD, found), strict=True)]
 
     def _gallery(self, by: Method) -> Gallery:
-        """The enrolled identities, opened once for each way to find them."""
+        """The enrolled identities, opened once per method."""
         if by not in self._galleries:
             beam = self.calibration(by).beam or BEAM
             for stage in ("separation", "tokenization"):
@@ -207,7 +207,7 @@ class Recognizer:
         return self._galleries[by]
 
     def _describe(self, gallery: Gallery, z_BD: NDArray[np.float32], found: Candidates) -> list[tuple[Candidate, ...]]:
-        """The candidates of each image; they have probabilities where the model reads codes."""
+        """The candidates of each image, with probabilities if the model reads codes."""
         cosines_BK = gallery.cosines(z_BD, found.identities_BK).tolist()
         probabilities_BK = (
             gallery.probabilities(z_BD, found.identities_BK).tolist()
@@ -219,7 +219,7 @@ class Recognizer:
             tuple(
                 Candidate(identity, self._labels[identity].as_py(), probability, cosine)
                 for identity, probability, cosine in zip(*row, strict=True)
-                if identity != NOBODY
+                if identity != NO_IDENTITY
             )
             for row in rows
         ]

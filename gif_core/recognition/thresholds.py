@@ -61,27 +61,27 @@ def _pair_threshold(title: str, found: Mapping[str, Any]) -> PairThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The threshold between known and unknown identities of one way to find them, or why there is none."""
+    """The threshold between known and unknown identities for one method, or why there is none."""
 
     method: Method
     missing: str = ""
     threshold: float = 0.0
-    """Of the first candidate's score: z·h, or the logarithm of the probability of the code."""
+    """For the first candidate's score: z·h, or the log probability of the code."""
     beam: int | None = None
     flip: bool = True
     fpir: float = 0.0
     fnir: float = 0.0
     counts: str = ""
-    """How many images of unknown identities it comes of."""
+    """How many images of unknown identities it was calibrated on."""
     origin: str = ""
-    """Which images of enrolled identities were missed at the rate `fnir`."""
+    """Which images of enrolled identities `fnir` was measured on."""
 
     def knows(self, score: float) -> bool | None:
         """Whether a first candidate with this score counts as found; None without a threshold."""
         return None if self.missing else score >= self.threshold
 
     def describe(self) -> str:
-        """One sentence: from which score on an identity counts as known, and the error rates there."""
+        """One sentence: the score from which an identity counts as known, and the error rates at it."""
         if self.missing:
             return f"There is no threshold between known and unknown identities: {self.missing}."
         score = "the logarithm of the probability of the code" if self.method == "codes" else "z·h"

@@ -158,7 +158,7 @@ def test_weights_that_changed_since_the_run_began_are_refused(faces: Path, tmp_p
         device="cpu",
         batch_size=8,
     )
-    with pytest.raises(WeightsError, match="is not the file that the run began with"):
+    with pytest.raises(WeightsError, match="has changed since the run began"):
         job.compute(threads=1)
 
 

@@ -30,7 +30,7 @@ settings.load_profile("gif")
 HOSTILE = "<script>alert(1)</script>"
 STEPS = 1200
 ONE_CLASS = "all pairs are of one identity, so FAR is undefined"
-NOBODY = "nobody was held out, so nobody was verified: set ingestion.held_out above 0"
+NOTHING_HELD_OUT = "no identity was held out, so there are no pairs to verify: set ingestion.held_out above 0"
 
 
 class SmallRun:
@@ -171,7 +171,7 @@ def write_scores(run: SmallRun) -> None:
             held_out.systems[system] = SystemResult(metrics | rates, {"flip": system == "model"}, roc)
         held_out.errors = [error(same=same, distance=distance) for same, distance in ((False, 0.11), (True, 3.33))]
     else:
-        held_out.undefined = NOBODY
+        held_out.undefined = NOTHING_HELD_OUT
     with run.publish("evaluation") as draft:
         score_files.write_scores(draft.folder, [held_out, *other_sets(roc)], "0" * 64)
         draft.metrics |= {f"{name}_accuracy": metrics["accuracy"] for name, metrics in held_out.metrics.items()}

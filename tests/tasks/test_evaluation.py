@@ -221,7 +221,7 @@ def test_a_tree_without_galleries_has_its_verification(run: Run, tmp_path: Path)
     for path in (tree / "meta").glob("*1N*"):
         path.unlink()
     found = sets_of(run([{"kind": "ijb", "path": str(tree), "name": "IJB-C"}]))["IJB-C"]
-    assert found["undefined"] == "1:N: the set has no files of galleries and probes"
+    assert found["undefined"] == "1:N: the set has no gallery and probe files"
     assert "tar_at_far_0.0001" in found["systems"]["model"]
 
 

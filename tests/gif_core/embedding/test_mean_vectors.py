@@ -124,7 +124,7 @@ class Constant:
 
 def test_features_that_are_not_numbers_are_refused_with_the_image(shard: Path) -> None:
     part = Part("", "", 0, 1)
-    with pytest.raises(ValueError, match=r"the encoder gives 0/1\.jpg features that are not numbers"):
+    with pytest.raises(ValueError, match=r"the encoder's features of 0/1\.jpg are not finite"):
         embed_part(Constant([[1.0], [float("nan")], [1.0]]), Faces([shard]), part, batch_size=3)
 
 

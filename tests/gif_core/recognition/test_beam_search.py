@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gif_core.heads import TokenHeads
 from gif_core.recognition import search_codes, token_log_probs
-from gif_core.recognition.code_tree import NOBODY, CodeTree
+from gif_core.recognition.code_tree import NO_IDENTITY, CodeTree
 from gif_core.tokenization import CodeShape, unpack_codes
 
 SHAPES = [CodeShape(3, 4), CodeShape(1, 50), CodeShape(6, 2), CodeShape(4, 3)]
@@ -43,7 +43,7 @@ def test_a_beam_as_wide_as_the_tree_ranks_all_codes_as_going_through_them_does(s
     scores = slow_scores(codes, probabilities)
     ranked = np.argsort(-scores, axis=1)
     assert np.array_equal(found.identities_BK[:, : len(codes)].numpy(), ranked)
-    assert (found.identities_BK[:, len(codes) :] == NOBODY).all()
+    assert (found.identities_BK[:, len(codes) :] == NO_IDENTITY).all()
     assert found.log_probs_BK[:, : len(codes)].numpy() == pytest.approx(-np.sort(-scores, axis=1), abs=1e-4)
     assert (found.bound_B == -math.inf).all(), "nothing was left out"
 
@@ -56,7 +56,7 @@ def test_what_the_beam_leaves_out_stays_below_its_bound_and_so_the_proof_of_the_
     proven = found.log_probs_BK[:, 0] >= found.bound_B
     for image in range(60):
         kept = found.identities_BK[image].numpy()
-        left_out = np.delete(scores[image], kept[kept != NOBODY])
+        left_out = np.delete(scores[image], kept[kept != NO_IDENTITY])
         assert left_out.max() <= float(found.bound_B[image]) + 1e-4
         if proven[image]:
             assert kept[0] == scores[image].argmax()

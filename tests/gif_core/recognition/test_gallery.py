@@ -6,7 +6,7 @@ import torch
 
 from gif_core.heads import TokenHeads
 from gif_core.recognition import METHODS, Gallery, Method, measure_open_set
-from gif_core.recognition.code_tree import NOBODY
+from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import Candidates
 from gif_core.recognition.open_set import calibrate
 from gif_core.tokenization import CodeShape, unpack_codes
@@ -93,7 +93,7 @@ def test_more_candidates_than_identities_are_all_identities_once(method: Method)
 
 def test_nobody_has_no_cosine_and_no_chance() -> None:
     gallery, z = make_gallery(), some_features(1)
-    identities = np.array([[3, NOBODY]])
+    identities = np.array([[3, NO_IDENTITY]])
     assert gallery.cosines(z, identities)[0, 1] == -np.inf
     assert gallery.probabilities(z, identities)[0, 1] == 0
     assert gallery.probabilities(z, identities)[0, 0] > 0

@@ -29,27 +29,27 @@ def identities(sources: list[int]) -> pa.Table:
 def test_identities_of_a_drawn_source_get_photographs_that_the_source_does_not_have(faces: Faces) -> None:
     chosen = choose_enrolled([FolderSource(path="x"), DRAWN], identities([0, 1, 1]), faces, most=5, seed=0)
     assert chosen.origin == "new"
-    assert sorted(np.unique(chosen.person_N)) == [1, 2], "the first is of the folder, which has no new images"
-    assert np.bincount(chosen.person_N).tolist() in ([0, 3, 2], [0, 2, 3])
+    assert sorted(np.unique(chosen.identity_N)) == [1, 2], "the first is of the folder, which has no new images"
+    assert np.bincount(chosen.identity_N).tolist() in ([0, 3, 2], [0, 2, 3])
     known = {draw_jpeg(5, person, sample) for person in range(9) for sample in range(DRAWN.largest)}
     images = chosen.images.load(chosen.rows_N)
     assert images.shape == (5, 112, 112, 3)
     assert not {image.tobytes() for image in images} & {decode(content).tobytes() for content in known}
     assert len({image.tobytes() for image in images}) == 5
-    first = draw_jpeg(5, 2 * int(chosen.person_N[0]), DRAWN.largest)
+    first = draw_jpeg(5, 2 * int(chosen.identity_N[0]), DRAWN.largest)
     assert np.array_equal(images[0], decode(first)), "the person is the one of the label"
 
 
 def test_without_a_drawn_source_the_images_of_the_training_are_taken(faces: Faces) -> None:
     chosen = choose_enrolled([FolderSource(path="x")], identities([0, 0, 0]), faces, most=4, seed=0)
     assert chosen.origin == "training"
-    assert np.array_equal(chosen.person_N, faces.labels_N[chosen.rows_N])
+    assert np.array_equal(chosen.identity_N, faces.labels_N[chosen.rows_N])
 
 
 def test_unknown_identities_are_those_of_the_faces_given(faces: Faces) -> None:
     chosen = choose_unknown(faces, most=100, seed=0)
     assert np.array_equal(chosen.rows_N, np.arange(6))
-    assert np.array_equal(chosen.person_N, faces.labels_N)
+    assert np.array_equal(chosen.identity_N, faces.labels_N)
 
 
 def test_all_identities_has_a_first_turn_before_anybody_has_a_second() -> None:

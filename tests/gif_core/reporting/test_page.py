@@ -137,7 +137,7 @@ def test_same_artifacts_give_the_same_bytes(run: Any, tmp_path: Path) -> None:
 
 
 def test_report_without_held_out_identities_says_what_to_set(page_without_scores: Page) -> None:
-    assert "No metrics: nobody was held out" in page_without_scores.text
+    assert "No metrics: no identity was held out" in page_without_scores.text
     assert "set ingestion.held_out above 0" in page_without_scores.text
     assert "plot-roc-1" not in page_without_scores.ids
 

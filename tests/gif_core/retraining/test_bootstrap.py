@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
-from gif_core.evaluation.single_scores import keep_pairs, keep_searches, who_is_who
+from gif_core.evaluation.single_scores import identities_from_pairs, keep_pairs, keep_searches
 from gif_core.protocols import identify_templates, verify_distances
 from gif_core.protocols.sets.ijb import Enrolment
 from gif_core.retraining import bootstrap
@@ -96,7 +96,7 @@ def test_metrics_of_galleries_are_the_reported_ones() -> None:
 
 def test_identities_are_the_images_that_same_pairs_connect() -> None:
     left, right = np.array([0, 1, 3, 5]), np.array([1, 2, 4, 0])
-    identity = who_is_who(left, right, np.array([True, True, True, False]))
+    identity = identities_from_pairs(left, right, np.array([True, True, True, False]))
     assert identity[0] == identity[1] == identity[2]
     assert identity[3] == identity[4]
     assert len(set(identity.tolist())) == 3
