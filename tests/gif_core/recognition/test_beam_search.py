@@ -115,7 +115,7 @@ def test_codes_that_two_identities_share_and_no_codes_are_refused() -> None:
         CodeTree(np.array([[0, 1], [2, 2], [0, 1]], np.int32), shape)
     with pytest.raises(ValueError, match="no codes"):
         CodeTree(np.empty((0, 2), np.int32), shape)
-    with pytest.raises(ValueError, match="at least 1 wide"):
+    with pytest.raises(ValueError, match="at least 1, not 0"):
         search_codes(CodeTree(some_codes(shape, 4), shape), some_probabilities(shape, 1), beam=0)
 
 
