@@ -127,7 +127,7 @@ def test_what_is_not_an_image_is_named(recognizer: Recognizer, tmp_path: Path) -
     ):
         with pytest.raises(NotAnImageError, match=words):
             recognizer.embed(given)  # type: ignore[arg-type]
-    with pytest.raises(GifError, match="there are codes, reranked, exhaustive"):
+    with pytest.raises(GifError, match="known: codes, reranked, exhaustive"):
         recognizer.identify(tmp_path / "text.jpg", by="sight")  # type: ignore[arg-type]
 
 
