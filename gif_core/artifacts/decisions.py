@@ -21,7 +21,7 @@ class ChampionError(GifError):
 
 
 def read_history(store: ArtifactStore, tag: str = CHAMPION) -> list[Decision]:
-    """All decisions about a tag, the first first."""
+    """All decisions about a tag, oldest first."""
     paths = sorted(file.path for file in store.storage.find(f"{HISTORY}/{tag}") if _is_entry(file.path))
     return [read_decision(store, path) for path in paths]
 
@@ -47,7 +47,7 @@ def models_in_force(store: ArtifactStore) -> set[tuple[StageName, str]]:
 
 
 def find_champion(store: ArtifactStore, tag: str = CHAMPION) -> Artifact | None:
-    """The model in use: the one of the last decision, or else the one that somebody has tagged."""
+    """The model in use: the one of the last decision, or else the one that is tagged."""
     history, tagged = read_history(store, tag), read_tag(store, "training", tag)
     key = history[-1].champion if history else tagged.ref.key if tagged else None
     if key is None:
@@ -63,7 +63,7 @@ def find_champion(store: ArtifactStore, tag: str = CHAMPION) -> Artifact | None:
 def settle(store: ArtifactStore, tag: str = CHAMPION) -> bool:
     """Point the tag at the champion of the last decision; True when it was not there yet.
 
-    It is looked at again afterwards: somebody else may have decided and moved the tag meanwhile.
+    The tag is read again afterwards, because another process may have decided and moved it meanwhile.
     """
     moved = False
     while history := read_history(store, tag):

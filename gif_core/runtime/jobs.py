@@ -70,7 +70,7 @@ class JobWorker(Generic[AnyJob, Step]):
 
 
 class StopSignal:
-    """True as soon as this process was told to end, by SIGTERM."""
+    """True as soon as this process has received SIGTERM."""
 
     def __init__(self) -> None:
         """Listen from now on."""

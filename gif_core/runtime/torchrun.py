@@ -20,7 +20,7 @@ from schemas.execution import ExecutionConfig
 
 logger = logging.getLogger(__name__)
 PATIENCE = 20.0
-"""Seconds that processes have to end by themselves when they are told to: Prefect ends a cancelled run after 30."""
+"""Seconds that processes have to end after SIGTERM: Prefect ends a cancelled run after 30."""
 STANDALONE: Final = "--standalone"
 """Option of a job on this machine alone."""
 LINES_KEPT = 200
@@ -119,7 +119,7 @@ def _objects(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Tell the group to end, wait, and end it."""
+    """Terminate the group, wait, and kill what is left."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             break

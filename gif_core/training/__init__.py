@@ -1,22 +1,22 @@
-"""Training (Eq. 7 to 10): a backbone learns to predict the code of a face and to meet its code vector.
+"""Training (Eq. 7 to 10): how a backbone learns to predict the code of a face and to align with its code vector.
 
-buffers            The running metrics of a training, such as batch normalisation's, as they were before a step
-checkpointing      When a training writes a checkpoint: whenever one is due, after the last step, when told to stop
-checkpoints        The state of a training as files, and back: on as many processes as before, or on another number
-data/              Training data: which images make up each step, and how they are decoded and augmented.
-export             A trained backbone in the formats of others: ONNX, and the state dict that insightface reads
-global_batch_norm  Batch normalisation over the images of all processes: the result does not depend on how many there...
-headlines          The headline metrics of a training: in a line while it runs, and their means for the manifest
-job                What the processes of a training are given: files, checkpoints, and the weights to start from
-loggers            Where the metrics of a training can be watched: TensorBoard, Weights & Biases
-model              A trained model as files: safetensors for the weights, JSON for what they are
-oom                Too little memory for a training, told with the settings that need less of it
-schedules          How the learning rate goes over a training
-stage              The stage training: faces, codes and code vectors → backbone, head, metrics of all steps
-step               One optimizer step: forward, backward, guard rails, update
-trainer            Training of the backbone on fixed identity codes (Eq. 2, 7, 8, 10; the last part of Algorithm 1)
-validation         A look at the network after every epoch: how well it tells identities apart whom it is not trained on
-worker             Training from files to checkpoints: in the calling process, or as one of several under torchrun
+stage              `run`: faces, codes and code vectors become backbone, head and the metrics of all steps
+trainer            The loop over epochs and steps (last part of Algorithm 1): state, reports, validation
+step               One optimizer step: forward, backward, clipping, skipping non-finite steps, update
+checkpointing      When a checkpoint is written: when one is due, after the last step, on a request to stop
+checkpoints        The training state as files, and back, on any number of processes
+job                What each process is given: files, checkpoints, and the weights to start from
+worker             Runs a job from files to checkpoints: in this process or as one of several under torchrun
+validation         Per-epoch validation on pairs of held-out identities and of evaluation's pair sets
+schedules          Learning rate over the steps
+global_batch_norm  Batch normalisation over the images of all processes, independent of their number
+buffers            Copies of the running statistics, to restore them when a step is skipped
+headlines          Headline metrics: in a line while training runs, and their means for the manifest
+loggers            TensorBoard and Weights & Biases
+model              A trained model as files: weights in safetensors, description in JSON
+export             A trained backbone as ONNX, or as the state dict that insightface reads
+oom                Out-of-memory errors, with the settings that need less memory
+data/              Which images make up each step, and how they are decoded and augmented
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""When a training writes a checkpoint: whenever one is due, after the last step, and when it is told to stop."""
+"""When a training writes a checkpoint: when one is due, after the last step, and on a request to stop."""
 
 import time
 from collections.abc import Callable, Generator
@@ -11,7 +11,7 @@ from schemas.training import TrainingJob
 
 
 class OthersStoppedError(RuntimeError):
-    """Processes of another machine were told to end; torchrun starts those of this one again with who is left."""
+    """Processes of another machine are stopping; torchrun restarts those of this machine without them."""
 
 
 class Checkpointing:
@@ -26,7 +26,7 @@ class Checkpointing:
         self.told_to_stop = False
 
     def run(self) -> Generator[TrainingReport, None, None]:
-        """Train to the end, or until any process is told to stop; the last step is in a checkpoint either way."""
+        """Train to the end, or until any process is asked to stop; the last step is in a checkpoint either way."""
         with closing(self.training.run(self._end_step)) as reports:
             try:
                 yield from reports
@@ -37,7 +37,9 @@ class Checkpointing:
                 raise
         self._save_new_steps()
         if self.training.state.step < self.training.steps and not self.told_to_stop:
-            raise OthersStoppedError("another process was told to end: this one resumes from the checkpoint without it")
+            raise OthersStoppedError(
+                "another process was asked to stop: this one resumes from the checkpoint without it"
+            )
 
     def _end_step(self) -> bool:
         """Save if a checkpoint is due; whether to stop here, in all processes at once."""
@@ -58,7 +60,7 @@ class Checkpointing:
     def _save_alone(self) -> None:
         """Save when this is the only process, unless it was interrupted in the middle of an update of its state.
 
-        Several processes are told to stop by a signal, and save together after the step.
+        Several processes are asked to stop by a signal, and save together after the step.
         """
         if self.training.group.size == 1 and self.training.state.whole:
             self._save_new_steps()

@@ -112,7 +112,7 @@ def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
     unlike = sorted(name for name in own.keys() | tensors.keys() if _shape(own.get(name)) != _shape(tensors.get(name)))
     if unlike:
         raise GifError(
-            f"{what} of the model to start from is another: {', '.join(unlike[:3])} do not fit; train it anew, "
+            f"{what} of the model to start from is another: {', '.join(unlike[:3])} do not fit; train from scratch, "
             "without training.start_from, or with the settings of that model"
         )
     module.load_state_dict(tensors)

@@ -47,7 +47,7 @@ class TrainingLogs:
 
 
 def _open_tensorboard(folder: Path) -> Any:
-    """A writer of events; those of an earlier attempt, which are told again, are removed."""
+    """A writer of events; those of an earlier attempt are removed, because they are written again."""
     from torch.utils.tensorboard import SummaryWriter  # seconds to import
 
     for old in folder.glob("events.out.tfevents.*"):

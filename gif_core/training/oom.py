@@ -1,4 +1,4 @@
-"""Too little memory for a training, told with the settings that need less of it."""
+"""Out-of-memory errors of a training, with the settings that need less memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -100,7 +100,7 @@ class Stepper:
 
     @contextmanager
     def _undone_when_left(self) -> Iterator[None]:
-        """Restore the state of before the step if an interrupt ends it early; nobody keeps that of an error."""
+        """Restore the state of before the step if an interrupt ends it early; after an error it is not used again."""
         step = self.state.step
         self.buffers.keep()
         try:
@@ -118,7 +118,7 @@ class Stepper:
         self.state.optimizer.zero_grad(set_to_none=True)
         with postponed_interrupts():
             self.state.head.begin_step(batch.labels_B, self.state.step)
-        with self._probability():
+        with self._randomness():
             metrics = self._accumulate(batch)
         return metrics | {"gradient_norm": self._clip(metrics["loss"])}
 
@@ -197,9 +197,9 @@ class Stepper:
         """Keep gradients to this process for now: the last part sends the sum of all."""
         return self.network.no_sync() if isinstance(self.network, DistributedDataParallel) else nullcontext()
 
-    def _probability(self) -> "_Chance":
+    def _randomness(self) -> "_SeededRandom":
         numbers = np.random.SeedSequence([self.seed, CHANCE, self.state.step, self.group.rank])
-        return _Chance(int(numbers.generate_state(1, np.uint64)[0] >> np.uint64(1)), self.group.device)
+        return _SeededRandom(int(numbers.generate_state(1, np.uint64)[0] >> np.uint64(1)), self.group.device)
 
     def _explain_divergence(self, metrics: dict[str, Tensor]) -> str:
         parts = ", ".join(f"{name} {float(metrics[name]):.4g}" for name in metrics if name.startswith(("loss", "grad")))
@@ -211,8 +211,8 @@ class Stepper:
         )
 
 
-class _Chance:
-    """Random numbers of the device that depend on a seed alone; those of all identities else are left as they were."""
+class _SeededRandom:
+    """Random numbers of the device from a seed of its own; the generators of other code are left as they were."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.seed = seed

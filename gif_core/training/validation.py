@@ -1,4 +1,4 @@
-"""A look at the network after every epoch: how well it tells identities apart whom it is not trained on."""
+"""Per-epoch validation: verification of identities that the network is not trained on."""
 
 # Shapes: P pairs.
 

@@ -107,7 +107,7 @@ class Decoder:
             raise fault
 
     def stop(self) -> None:
-        """End the process, whatever it is doing: nobody waits for it any more."""
+        """End the process, whatever it is doing: its result is no longer needed."""
         self.process.kill()
         self.process.wait()
 
@@ -138,8 +138,8 @@ def _attempt(faces: Faces, images_BHWC: NDArray[np.uint8], plan: BatchPlan) -> E
 
 def main() -> None:
     """The process: `python -m gif_core.training.data.decoders CONNECTION MEMORY`, two inherited file descriptors."""
-    for told in (signal.SIGINT, signal.SIGTERM):  # a terminal and torchrun tell all of a group; the other side ends us
-        signal.signal(told, signal.SIG_IGN)
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the loader ends this process
+        signal.signal(ignored, signal.SIG_IGN)
     cv2.setNumThreads(1)
     connection, memory = map(int, sys.argv[1:])
     with suppress(EOFError, ConnectionError):

@@ -63,7 +63,7 @@ def test_a_machine_that_is_told_to_end_leaves_the_others_training_to_the_end(
             leaves.wait(60)
         assert stays.wait(300) == 0, (tmp_path / "stays.log").read_text()[-3000:]
     said = (tmp_path / "stays.log").read_text()
-    assert "another process was told to end" in said
+    assert "another process was asked to stop" in said
     assert "training goes on after step" in said
     checkpoint = open_checkpoints(job).newest()
     assert checkpoint is not None
