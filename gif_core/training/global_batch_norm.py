@@ -3,7 +3,7 @@
 PyTorch has this for GPUs; here is the same for CPUs.
 """
 
-# Shapes: B images of this process, C channels.
+# Shapes: P processes, C channels.
 
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """What the processes of a training are given: its files, its checkpoints, and the weights that it starts from."""
 
+# Shapes: N identities, L code length.
+
 import numpy as np
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder

@@ -1,6 +1,6 @@
 """Per-epoch validation: verification of identities that the network is not trained on."""
 
-# Shapes: P pairs.
+# Shapes: N images, P pairs.
 
 import logging
 from collections.abc import Callable, Iterator

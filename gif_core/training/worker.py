@@ -3,6 +3,8 @@
 python -m torch.distributed.run --nproc-per-node 2 -m gif_core.training.worker job.json
 """
 
+# Shapes: N identities, L code length, D dimensions.
+
 import logging
 from collections.abc import Callable, Generator
 from pathlib import Path

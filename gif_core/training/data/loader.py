@@ -1,6 +1,6 @@
 """The batches of a training, decoded ahead of it by several processes."""
 
-# Shapes: B images in a batch, H height, W width, C channels.
+# Shapes: N images in all, B images in a batch, H height, W width, C channels.
 
 import math
 from collections import deque

@@ -1,6 +1,6 @@
 """Which images make up every step of a training: a function of seed and epoch, whoever reads them."""
 
-# Shapes: I images in all, B images in a batch.
+# Shapes: I images in all.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
