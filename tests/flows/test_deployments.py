@@ -170,7 +170,7 @@ def test_the_ui_gets_a_form_with_every_setting_and_what_it_means(deployed: str) 
     assert training["epochs"]["type"] == "integer"
     assert "iresnet100" in training["backbone"]["enum"], "a list to choose from"
     assert training["gamma"]["description"]
-    assert schema["properties"]["only"]["description"] == "Run this stage alone, on what the store holds."
+    assert schema["properties"]["only"]["description"] == "Run this stage only, on stored artifacts."
 
 
 def test_what_was_changed_by_hand_stays_when_it_is_deployed_again_and_reset_sets_it_back(

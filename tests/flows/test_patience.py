@@ -29,7 +29,7 @@ def with_source(config: RunConfig, path: Path) -> RunConfig:
 
 
 def test_a_fault_that_passes_is_tried_again(tiny: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import ingestion as stage
+    from gif_core.ingestion import stage
 
     faults = iter([ConnectionResetError("the store was away"), TimeoutError("and again")])
     whole = stage.ingest

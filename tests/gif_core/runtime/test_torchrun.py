@@ -99,7 +99,7 @@ def test_every_gpu_has_a_process_and_no_process_is_without(monkeypatch: pytest.M
     see_gpus(monkeypatch, 2)
     assert count_processes(ExecutionConfig(device=device)) == 2
     assert count_processes(ExecutionConfig(device=device, processes=1)) == 1
-    with pytest.raises(GifError, match=r"execution.processes=3, but PyTorch sees 2 GPUs .* 2 at the most"):
+    with pytest.raises(GifError, match=r"execution.processes=3, but PyTorch sees 2 GPUs .* to at most 2"):
         count_processes(ExecutionConfig(device=device, processes=3))
     assert count_processes(ExecutionConfig(device="cpu", processes=3)) == 3
 

@@ -121,6 +121,6 @@ def test_a_part_of_the_images_fares_as_it_does_among_all(originals: np.ndarray) 
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1])
-def test_what_is_no_probability_is_refused(chance: float) -> None:
+def test_what_is_no_probability_is_refused(probability: float) -> None:
     with pytest.raises(ValidationError, match="blur"):
-        AugmentationConfig(blur=chance)
+        AugmentationConfig(blur=probability)
