@@ -21,16 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gif_core.tokenization import (
-    DUCKDB_FILE,
-    PARQUET_FILE,
-    CodeIndex,
-    Codes,
-    CodeShape,
-    read_codes,
-    unpack_codes,
-    write_code_table,
-)
+from gif_core.tokenization import CodeIndex, Codes, CodeShape, read_codes, unpack_codes, write_code_table
+from schemas.files import CODES_DUCKDB_FILE, CODES_FILE
 
 LOOKUPS = 200
 POINT = "SELECT label, code FROM codes WHERE identity_id = ?"
@@ -55,19 +47,19 @@ def measure_writing(
     """Measure the table and plain Parquet in turn; the Parquet of every round must have the same bytes."""
     before = peak_mb()
     write_code_table(folder, codes_NL, shape, identities)
-    extra, first = peak_mb() - before, (folder / PARQUET_FILE).read_bytes()
-    rows = pq.read_table(folder / PARQUET_FILE)
+    extra, first = peak_mb() - before, (folder / CODES_FILE).read_bytes()
+    rows = pq.read_table(folder / CODES_FILE)
     ratios, times = [], []
     for _ in range(rounds):
         plain = seconds(lambda: pq.write_table(rows, folder / "plain.parquet"))
         times.append(seconds(lambda: write_code_table(folder, codes_NL, shape, identities)))
         ratios.append(times[-1] / plain)
-        assert (folder / PARQUET_FILE).read_bytes() == first
+        assert (folder / CODES_FILE).read_bytes() == first
     return {
         "write_seconds": round(median(times), 2),
         "write_over_plain_parquet": round(median(ratios), 2),
         "write_extra_mb": round(extra),
-        "duckdb_mb": round((folder / DUCKDB_FILE).stat().st_size / 1e6, 1),
+        "duckdb_mb": round((folder / CODES_DUCKDB_FILE).stat().st_size / 1e6, 1),
         "parquet_mb": round(len(first) / 1e6, 1),
     }
 
@@ -125,8 +117,8 @@ def main() -> None:
     identities = identities.append_column("num_samples", pa.array(rng.integers(5, 80, given.identities)))
     with tempfile.TemporaryDirectory() as folder:
         metrics = measure_writing(Path(folder), codes_NL, shape, identities, given.rounds)
-        metrics |= measure_sql(Path(folder) / DUCKDB_FILE, codes_NL, shape)
-        metrics |= measure_index(Path(folder) / DUCKDB_FILE, given.rounds)
+        metrics |= measure_sql(Path(folder) / CODES_DUCKDB_FILE, codes_NL, shape)
+        metrics |= measure_index(Path(folder) / CODES_DUCKDB_FILE, given.rounds)
     for name, metric in metrics.items():
         print(f"{name}: {metric}")
     print(json.dumps({"benchmark": "code_table", **vars(given), **metrics}))

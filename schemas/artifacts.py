@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, PositiveInt
 
 from schemas.base import Stored
-from schemas.files import PARTS_FILE as PARTS_FILE
+from schemas.files import PARTS_FILE
 from schemas.stages import StageName
 
 KEY_PATTERN = r"^[0-9a-f]{64}$"

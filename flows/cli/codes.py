@@ -12,8 +12,8 @@ from rich.table import Table
 from flows.cli.options import Run, Store
 from flows.cli.selection import SelectionError
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, run_artifacts
+from schemas.files import CODES_DUCKDB_FILE, CODES_FILE, VECTORS_FILE
 
-DUCKDB_FILE = "codes.duckdb"
 Row = tuple[int, str, int, list[int]]
 
 app = typer.Typer(help="Look up identities and codes, and give codes to new identities.", no_args_is_help=True)
@@ -114,14 +114,7 @@ def extend(
     """
     import numpy as np
 
-    from gif_core.tokenization import (
-        PARQUET_FILE,
-        append_identities,
-        read_codes,
-        read_new_identities,
-        read_vectors,
-        write_code_table,
-    )
+    from gif_core.tokenization import append_identities, read_codes, read_new_identities, read_vectors, write_code_table
     from gif_core.tokenization import extend as give_codes
     from gif_core.writers import new_folder
 
@@ -129,11 +122,11 @@ def extend(
     missing = [stage for stage in ("embedding", "tokenization") if stage not in artifacts]
     if missing:
         raise ArtifactMissingError(f"this run has no {' and no '.join(missing)}: finish it with `gif run`")
-    codes_NL, shape = read_codes(artifacts["tokenization"].path(DUCKDB_FILE))
-    vectors_ND = read_vectors(artifacts["embedding"].path("vectors.parquet"))
+    codes_NL, shape = read_codes(artifacts["tokenization"].path(CODES_DUCKDB_FILE))
+    vectors_ND = read_vectors(artifacts["embedding"].path(VECTORS_FILE))
     new = read_new_identities(vectors)
     new_codes_ML = give_codes(codes_NL, shape, vectors_ND, new.vectors_MD)
-    all_rows = append_identities(artifacts["tokenization"].path(PARQUET_FILE), new)
+    all_rows = append_identities(artifacts["tokenization"].path(CODES_FILE), new)
     with new_folder(out) as folder:
         write_code_table(folder, np.concatenate([codes_NL, new_codes_ML]), shape, all_rows)
     free = shape.capacity(0) - len(all_rows)
@@ -143,14 +136,14 @@ def extend(
 def _find_table(store: str, table: Path | None, run: str | None) -> Path:
     """The DuckDB file of a folder, or else of a run."""
     if table is not None:
-        path = table / DUCKDB_FILE
+        path = table / CODES_DUCKDB_FILE
         if not path.is_file():
-            raise SelectionError(f"there is no {DUCKDB_FILE} in {table}")
+            raise SelectionError(f"there is no {CODES_DUCKDB_FILE} in {table}")
         return path
     artifacts = run_artifacts(ArtifactStore(store), run)
     if "tokenization" not in artifacts:
         raise ArtifactMissingError("this run has no codes")
-    return artifacts["tokenization"].path(DUCKDB_FILE)
+    return artifacts["tokenization"].path(CODES_DUCKDB_FILE)
 
 
 def _select(connection: duckdb.DuckDBPyConnection, condition: str, values: list[Any]) -> list[Row]:

@@ -11,6 +11,7 @@ from flows.cli.models import note_model
 from flows.cli.options import Model, Store
 from gif_core.artifacts import ArtifactStore, find_model
 from schemas.errors import GifError
+from schemas.files import BACKBONE_FILE, MODEL_FILE
 
 if TYPE_CHECKING:
     from torch import nn
@@ -85,4 +86,4 @@ def _open(store: str, model: str | None) -> nn.Module:
 
     found = find_model(ArtifactStore(store), model)
     note_model(found.artifact.ref, found.reason)
-    return load_backbone(found.artifact.path("backbone.safetensors"), found.artifact.path("model.json"))
+    return load_backbone(found.artifact.path(BACKBONE_FILE), found.artifact.path(MODEL_FILE))

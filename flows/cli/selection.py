@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, resolve, run_artifacts
 from gif_core.images import Faces
 from schemas.errors import GifError
+from schemas.files import CODES_FILE, Split, identity_table
 
 
 class SelectionError(GifError, ValueError):
@@ -22,7 +23,7 @@ class Selection:
     """One split of a faces artifact, and the run's codes if it has any."""
 
     artifact: Artifact
-    split: str
+    split: Split
     tokenization: Artifact | None = None
 
     @cached_property
@@ -33,7 +34,7 @@ class Selection:
     @cached_property
     def labels(self) -> list[str]:
         """Their labels, in the order of identity ids."""
-        table = pq.read_table(self.artifact.path(f"{self.split}.parquet"), columns=["identity_id", "label"])
+        table = pq.read_table(self.artifact.path(identity_table(self.split)), columns=["identity_id", "label"])
         labels: list[str] = table.sort_by("identity_id")["label"].to_pylist()
         return labels
 
@@ -42,7 +43,7 @@ class Selection:
         """The codes of all identities; held-out identities have none."""
         if self.tokenization is None or self.split == "held_out":
             return None
-        return pq.read_table(self.tokenization.path("codes.parquet"))
+        return pq.read_table(self.tokenization.path(CODES_FILE))
 
     def named(self, labels: list[str]) -> list[int]:
         """Identity ids of identities with these labels; a label may occur in several sources."""
@@ -91,7 +92,7 @@ def open_selection(store: ArtifactStore, run: str | None, faces: str | None, *, 
     """The identities of a run, the newest if none is named, or of the artifact whose key begins with `faces`."""
     if run and faces:
         raise SelectionError("give --run or --faces, not both")
-    split = "held_out" if held_out else "identities"
+    split: Split = "held_out" if held_out else "identities"
     if faces:
         selection = Selection(_open_faces(store, faces), split)
     else:

@@ -11,17 +11,10 @@ import pyarrow.dataset as ds
 
 from gif_core.artifacts.artifact import Artifact
 from gif_core.artifacts.lineage import run_artifacts
-from gif_core.artifacts.sql_tables import (
-    CODE_TABLES,
-    METRICS_FILE,
-    OF_THE_STORE,
-    PARQUET_TABLES,
-    TABLES,
-    known_tables,
-    with_metrics,
-)
+from gif_core.artifacts.sql_tables import CODE_TABLES, OF_THE_STORE, PARQUET_TABLES, TABLES, known_tables, with_metrics
 from gif_core.artifacts.store import ArtifactStore
 from schemas.errors import GifError
+from schemas.files import CODES_DUCKDB_FILE, METRICS_FILE
 from schemas.stages import StageName
 
 READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
@@ -78,7 +71,7 @@ def _open_database(
     """An in-memory database of these tables; it can reach nothing else on the machine."""
     connection = duckdb.connect(":memory:")
     if names & set(CODE_TABLES):
-        path = str(artifacts["tokenization"].path("codes.duckdb", digest=digest)).replace("'", "''")
+        path = str(artifacts["tokenization"].path(CODES_DUCKDB_FILE, digest=digest)).replace("'", "''")
         connection.execute(f"ATTACH '{path}' AS code_table (READ_ONLY)")
         for name in CODE_TABLES:
             connection.execute(f"CREATE VIEW {name} AS FROM code_table.{name}")

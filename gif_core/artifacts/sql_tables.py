@@ -10,20 +10,31 @@ from gif_core.artifacts.artifact import Artifact
 from gif_core.artifacts.decisions import read_histories
 from gif_core.artifacts.runs import list_runs
 from gif_core.artifacts.store import ArtifactStore
+from schemas.files import (
+    CMC_FILE,
+    CODE_QUALITY_FILE,
+    ERRORS_FILE,
+    HELD_OUT_FILE,
+    IDENTITIES_FILE,
+    LEAST_COHESIVE_FILE,
+    METRICS_FILE,
+    QUARANTINE_FILE,
+    SCORE_TABLE_FILE,
+    VECTORS_FILE,
+)
 from schemas.stages import StageName
 
-METRICS_FILE: Final = "metrics.parquet"
 CODE_TABLES: Final = ("codes", "nodes", "meta")
 PARQUET_TABLES: Final[dict[str, tuple[StageName, str]]] = {
-    "identities": ("ingestion", "identities.parquet"),
-    "held_out": ("ingestion", "held_out.parquet"),
-    "quarantine": ("ingestion", "quarantine.parquet"),
-    "vectors": ("embedding", "vectors.parquet"),
-    "least_cohesive": ("embedding", "least_cohesive.parquet"),
-    "scores": ("evaluation", "scores.parquet"),
-    "cmc": ("evaluation", "cmc.parquet"),
-    "errors": ("evaluation", "errors.parquet"),
-    "code_quality": ("tokenization", "quality.parquet"),
+    "identities": ("ingestion", IDENTITIES_FILE),
+    "held_out": ("ingestion", HELD_OUT_FILE),
+    "quarantine": ("ingestion", QUARANTINE_FILE),
+    "vectors": ("embedding", VECTORS_FILE),
+    "least_cohesive": ("embedding", LEAST_COHESIVE_FILE),
+    "scores": ("evaluation", SCORE_TABLE_FILE),
+    "cmc": ("evaluation", CMC_FILE),
+    "errors": ("evaluation", ERRORS_FILE),
+    "code_quality": ("tokenization", CODE_QUALITY_FILE),
 }
 STAGE_COLUMNS: Final = pa.schema(
     [

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
-    "PAIRS_FILE",
-    "SEARCHES_FILE",
     "SetResult",
     "SystemResult",
     "keep_pairs",
@@ -30,6 +28,6 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.evaluation.identification import measure_identification
     from gif_core.evaluation.results import SetResult, SystemResult, pair_metrics, write_scores
-    from gif_core.evaluation.single_scores import PAIRS_FILE, SEARCHES_FILE, keep_pairs
+    from gif_core.evaluation.single_scores import keep_pairs
 else:
     __getattr__ = lazy_imports(__name__)

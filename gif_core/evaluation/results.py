@@ -15,12 +15,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gif_core.artifacts import MetricsWriter
-from gif_core.evaluation.single_scores import PAIRS, PAIRS_FILE, SEARCHES, SEARCHES_FILE
+from gif_core.evaluation.single_scores import PAIRS, SEARCHES
 from gif_core.images import Images
 from gif_core.protocols import (
-    IDENTIFICATION_FILE,
     RANKS,
-    SCORES_FILE,
     FlagValues,
     Identification,
     Pairs,
@@ -30,6 +28,17 @@ from gif_core.protocols import (
     flags_of,
     worst_errors,
     write_json,
+)
+from schemas.files import (
+    CMC_FILE,
+    ERRORS_FILE,
+    IDENTIFICATION_FILE,
+    METRICS_FILE,
+    PAIR_SCORES_FILE,
+    ROC_FILE,
+    SCORE_TABLE_FILE,
+    SCORES_FILE,
+    SEARCHES_FILE,
 )
 
 SCORES: Final = pa.schema(
@@ -170,26 +179,26 @@ def write_scores(
     _write_metrics(folder, [*results, identification] if identification else results, model)
     _write_curves(folder, results)
     errors = [{"set": result.title, **row} for result in results for row in result.errors]
-    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / "errors.parquet")
+    pq.write_table(pa.Table.from_pylist(errors, ERRORS), folder / ERRORS_FILE)
     pairs = [result.pair_scores for result in results if result.pair_scores is not None]
-    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIRS_FILE)
+    pq.write_table(pa.concat_tables([PAIRS.empty_table(), *pairs]), folder / PAIR_SCORES_FILE)
     searches = [result.searches for result in results if result.searches is not None]
     pq.write_table(pa.concat_tables([SEARCHES.empty_table(), *searches]), folder / SEARCHES_FILE)
 
 
 def _write_metrics(folder: Path, results: Sequence[SetResult], model: str) -> None:
     rows = [row for result in results for row in _rows(result, model)]
-    pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / "scores.parquet")
-    with MetricsWriter(folder / "metrics.parquet", "evaluation") as writer:
+    pq.write_table(pa.Table.from_pylist(rows, SCORES), folder / SCORE_TABLE_FILE)
+    with MetricsWriter(folder / METRICS_FILE, "evaluation") as writer:
         writer.add(None, {f"{row['set']}/{row['system']}/{row['metric']}": row["value"] for row in rows})
 
 
 def _write_curves(folder: Path, results: Sequence[SetResult]) -> None:
     systems = [(result.title, name, system) for result in results for name, system in result.systems.items()]
     curves = [_curve(title, name, system.roc) for title, name, system in systems if system.roc is not None]
-    pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / "roc.parquet")
+    pq.write_table(pa.concat_tables([ROC.empty_table(), *curves]), folder / ROC_FILE)
     ranks = [_ranks(title, name, system.cmc) for title, name, system in systems if system.cmc is not None]
-    pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / "cmc.parquet")
+    pq.write_table(pa.concat_tables([CMC.empty_table(), *ranks]), folder / CMC_FILE)
 
 
 def _encode(image_HWC: NDArray[np.uint8]) -> bytes:

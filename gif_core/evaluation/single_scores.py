@@ -13,8 +13,6 @@ from scipy.sparse.csgraph import connected_components
 from gif_core.protocols import Search
 
 Identities = NDArray[np.int64]
-PAIRS_FILE: Final = "pair_scores.parquet"
-SEARCHES_FILE: Final = "searches.parquet"
 PAIRS: Final = pa.schema(
     [
         ("set", pa.string()),

@@ -14,12 +14,10 @@ from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
     "FALSE_ACCEPT_RATES",
-    "IDENTIFICATION_FILE",
     "IJB_PROTOCOL",
     "PAIR_PROTOCOL",
     "POOLED_AT_ONCE",
     "RANKS",
-    "SCORES_FILE",
     "THRESHOLDS_T",
     "FlagValues",
     "Flags",
@@ -74,8 +72,6 @@ if TYPE_CHECKING:
     from gif_core.protocols.pairs import Pairs, draw_pairs, pair_rows
     from gif_core.protocols.roc import Roc, UndefinedMetricsError
     from gif_core.protocols.scores import (
-        IDENTIFICATION_FILE,
-        SCORES_FILE,
         FlagValues,
         ScoresFormatError,
         flags_of,

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from gif_core.artifacts import Artifact
 from schemas.errors import GifError
+from schemas.files import IDENTIFICATION_FILE
 
 FORMAT: Final = 4
 """Format number of `scores.json` and `identification.json`."""
-SCORES_FILE: Final = "scores.json"
-IDENTIFICATION_FILE: Final = "identification.json"
 FlagValues = Mapping[str, bool | int | float | str]
 """Settings of a measurement, such as mirror images and folds; metrics with different flags are not comparable."""
 

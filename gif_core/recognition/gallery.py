@@ -19,6 +19,7 @@ from gif_core.recognition.code_tree import NO_IDENTITY, CodeTree
 from gif_core.separation import open_code_vectors
 from gif_core.tokenization import Codes, CodeShape, read_codes
 from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
+from schemas.files import CODES_DUCKDB_FILE, HEAD_FILE, MODEL_FILE
 from schemas.stages import StageName
 
 Method = Literal["codes", "reranked", "exhaustive"]
@@ -155,11 +156,11 @@ def open_gallery(
     does not read codes. `exhaustive` needs only the code vectors, but all of them, so their file is digested.
     """
     training = artifacts["training"]
-    description = training.path("model.json")
+    description = training.path(MODEL_FILE)
     check = check_has_token_heads if method == "exhaustive" else check_reads_codes
     check(description)
-    heads = load_token_heads(training.path("head.safetensors"), description)
-    codes_NL, shape = read_codes(artifacts["tokenization"].path("codes.duckdb"))
+    heads = load_token_heads(training.path(HEAD_FILE), description)
+    codes_NL, shape = read_codes(artifacts["tokenization"].path(CODES_DUCKDB_FILE))
     vectors_ND = open_code_vectors(artifacts["separation"], scattered=method in {"codes", "reranked"})
     reads_codes = learned_codes(description)
     return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device, reads_codes=reads_codes)

@@ -22,7 +22,6 @@ from gif_core.artifacts import (
     with_ancestors,
 )
 from gif_core.backbones import embed_images
-from gif_core.protocols import SCORES_FILE
 from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method, open_gallery
 from gif_core.recognition.given_images import Image, Points, gather_images
@@ -37,6 +36,7 @@ from gif_core.runtime import pick_device
 from gif_core.training import open_backbone
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
+from schemas.files import IDENTITIES_FILE, SCORES_FILE
 from schemas.stages import StageName
 
 BEAM = 64
@@ -227,7 +227,7 @@ class Recognizer:
     @cached_property
     def _labels(self) -> pa.ChunkedArray:
         """Label of each identity id."""
-        return pq.read_table(self._need("ingestion").path("identities.parquet"), columns=["label"])["label"]
+        return pq.read_table(self._need("ingestion").path(IDENTITIES_FILE), columns=["label"])["label"]
 
     def _need(self, stage: StageName) -> Artifact:
         if stage not in self._artifacts:

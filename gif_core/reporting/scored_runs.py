@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactMissingError, ArtifactStore, with_ancestors
-from gif_core.protocols import SCORES_FILE, ScoresFormatError, flags_of, read_identification, read_scores
+from gif_core.protocols import ScoresFormatError, flags_of, read_identification, read_scores
 from gif_core.reporting.head_cost import code_dimension, size_of_head
 from gif_core.runtime import flag_words
 from gif_core.tokenization import CodeShape
 from schemas.artifacts import Manifest
+from schemas.files import SCORES_FILE
 from schemas.stages import SEEDED, VERSIONS, StageName
 from schemas.training import TrainingConfig
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, check_version, open_input
 from gif_core.planning import identify_stage, stage_settings
-from gif_core.tokenization import PARQUET_FILE, check_identities
+from gif_core.tokenization import check_identities
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
-from schemas.files import IDENTITIES_FILE
+from schemas.files import CODES_FILE, IDENTITIES_FILE
 from schemas.retraining import CodesChoice, CodesPolicy, Decision, TrainingPolicy
 from schemas.run import LINKS, RunConfig
 from schemas.stages import VERSIONS, StageName
@@ -131,7 +131,7 @@ def _fits(config: RunConfig, champion: Champion) -> bool:
 
 def _begins_with_champion(champion: Champion, faces: Artifact) -> bool:
     """Whether the identities are those of the champion's codes, in order, possibly followed by new ones."""
-    codes, identities = champion.tokenization.path(PARQUET_FILE), faces.path(IDENTITIES_FILE)
+    codes, identities = champion.tokenization.path(CODES_FILE), faces.path(IDENTITIES_FILE)
     try:
         check_identities(codes, identities, more=True)
     except GifError:

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactStore
-from gif_core.evaluation import PAIRS_FILE, SEARCHES_FILE
-from gif_core.protocols import SCORES_FILE, read_scores
+from gif_core.protocols import read_scores
 from gif_core.retraining import bootstrap
 from gif_core.retraining.bootstrap import Metric, PairScores, Searches
 from gif_core.retraining.champions import record_verdict
 from gif_core.runtime import metric_name, set_name
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
+from schemas.files import PAIR_SCORES_FILE, SCORES_FILE, SEARCHES_FILE
 from schemas.retraining import Compared, Decision, PromotionPolicy, RetrainingPolicy
 
 FALSE_ACCEPTS: Final = 10
@@ -92,11 +92,11 @@ class _Evaluation:
     """The contents of an evaluation that are compared."""
 
     def __init__(self, artifact: Artifact) -> None:
-        if PAIRS_FILE not in artifact.names():
+        if PAIR_SCORES_FILE not in artifact.names():
             raise NotComparableError(f"{artifact.ref} has no scores of single pairs: evaluate that model again")
         self.settings, self.ingestion = artifact.manifest.settings, artifact.manifest.inputs["ingestion"]
         self.sets = read_scores(artifact.path(SCORES_FILE))
-        self.pairs = pq.read_table(artifact.path(PAIRS_FILE))
+        self.pairs = pq.read_table(artifact.path(PAIR_SCORES_FILE))
         self.searches = pq.read_table(artifact.path(SEARCHES_FILE))
 
     def metrics(self, title: str) -> Mapping[str, float]:

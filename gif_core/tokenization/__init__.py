@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
-    "DUCKDB_FILE",
-    "PARQUET_FILE",
-    "QUALITY_FILE",
     "CodeIndex",
     "CodeShape",
     "Codes",
@@ -51,14 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.tokenization.code_index import CodeIndex
-    from gif_core.tokenization.code_table import (
-        DUCKDB_FILE,
-        PARQUET_FILE,
-        check_identities,
-        read_codes,
-        read_shape,
-        write_code_table,
-    )
+    from gif_core.tokenization.code_table import check_identities, read_codes, read_shape, write_code_table
     from gif_core.tokenization.codes import (
         Codes,
         CodeShape,
@@ -74,7 +64,7 @@ if TYPE_CHECKING:
     from gif_core.tokenization.kmeans import assign_bounded, bounded_kmeans, spherical_kmeans
     from gif_core.tokenization.new_identities import append_identities, read_new_identities, read_vectors
     from gif_core.tokenization.prefix_sums import mean_cosines, sum_by_prefix
-    from gif_core.tokenization.quality import QUALITY_FILE, code_quality
+    from gif_core.tokenization.quality import code_quality
     from gif_core.tokenization.token_alignment import align_tokens
 else:
     __getattr__ = lazy_imports(__name__)

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 
 from gif_core.tokenization.codes import Codes, CodeShape, check_codes, pack_codes, unpack_codes
 from schemas.errors import GifError
+from schemas.files import CODES_DUCKDB_FILE, CODES_FILE
 
 FORMAT_VERSION = 1
-DUCKDB_FILE = "codes.duckdb"
-PARQUET_FILE = "codes.parquet"
 REMEDY = "make the codes again with 'gif run --from embedding' on these faces"
 
 
@@ -42,8 +41,8 @@ def write_code_table(folder: Path, codes_NL: Codes, shape: CodeShape, identities
         "meta": pa.table({"key": list(meta), "value": [str(value) for value in meta.values()]}),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(codes, folder / PARQUET_FILE)
-    _write_duckdb(folder / DUCKDB_FILE, tables)
+    pq.write_table(codes, folder / CODES_FILE)
+    _write_duckdb(folder / CODES_DUCKDB_FILE, tables)
 
 
 def read_codes(path: Path) -> tuple[Codes, CodeShape]:

@@ -17,7 +17,6 @@ from gif_core.tokenization.prefix_sums import Floats, sum_rows, unit_rows
 
 Integers = npt.NDArray[np.int64]
 
-QUALITY_FILE = "quality.parquet"
 NEIGHBOURS = 10
 SAMPLED_ROWS = 1000
 """Identities whose neighbours are searched, among all identities."""

@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs
 from gif_core.runtime import Progress
 from gif_core.separation import open_code_vectors
-from gif_core.tokenization.code_table import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes, write_code_table
+from gif_core.tokenization.code_table import check_identities, read_codes, write_code_table
 from gif_core.tokenization.codes import Codes, CodeShape, Vectors, code_shape, draw_codes
 from gif_core.tokenization.extension import extend
 from gif_core.tokenization.hierarchical_kmeans import tokenize
 from gif_core.tokenization.prefix_sums import PrefixLevel, mean_cosines, sum_by_prefix
-from gif_core.tokenization.quality import QUALITY_FILE, code_quality
+from gif_core.tokenization.quality import code_quality
 from gif_core.tokenization.token_alignment import align_tokens
-from schemas.files import IDENTITIES_FILE
+from schemas.files import CODE_QUALITY_FILE, CODES_DUCKDB_FILE, CODES_FILE, IDENTITIES_FILE
 from schemas.run import RunConfig
 
 
@@ -29,7 +29,7 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
         codes = yield from _make(config, vectors, shape, draft)
     write_code_table(draft.folder, codes, shape, pq.read_table(inputs["ingestion"].path(IDENTITIES_FILE)))
     quality = code_quality(codes, shape, vectors, iterations=config.tokenization.iterations, seed=config.seed)
-    pq.write_table(quality, draft.folder / QUALITY_FILE)
+    pq.write_table(quality, draft.folder / CODE_QUALITY_FILE)
     draft.metrics |= {"identities": len(codes), "length": shape.length, "vocab_size": shape.vocab_size}
     draft.metrics["occupancy"] = len(codes) / shape.capacity(0)
 
@@ -39,8 +39,8 @@ def _extend(config: RunConfig, vectors: Vectors, faces: Artifact, draft: Draft) 
     store = ArtifactStore(config.store)
     assert config.tokenization.extends is not None
     table = store.open(store.ref("tokenization", config.tokenization.extends))
-    check_identities(table.path(PARQUET_FILE), faces.path(IDENTITIES_FILE), more=True)
-    codes, shape = read_codes(table.path(DUCKDB_FILE))
+    check_identities(table.path(CODES_FILE), faces.path(IDENTITIES_FILE), more=True)
+    codes, shape = read_codes(table.path(CODES_DUCKDB_FILE))
     known = len(codes)
     draft.metrics["kept_codes"] = known
     if len(vectors) == known:

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
-    "BACKBONE",
-    "HEAD",
     "NoTokenHeadsError",
     "TrainingLogs",
     "TrainingReport",
@@ -44,7 +42,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.training.checkpoints import BACKBONE, HEAD
     from gif_core.training.export import export_onnx, export_torch
     from gif_core.training.loggers import TrainingLogs
     from gif_core.training.model import (

@@ -19,14 +19,13 @@ from gif_core.artifacts import Checkpoint, Checkpoints
 from gif_core.runtime import ProcessGroup
 from schemas.artifacts import StoredFile
 from schemas.errors import GifError
+from schemas.files import BACKBONE_FILE, HEAD_FILE
 
 if TYPE_CHECKING:
     from gif_core.heads import Head
     from gif_core.training.step import TrainingState
     from gif_core.training.trainer import TrainingReport
 
-BACKBONE: Final = "backbone.safetensors"
-HEAD: Final = "head.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
@@ -80,11 +79,11 @@ def _leave_sign(checkpoints: Checkpoints) -> str:
 
 def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """Bring the training to where it was, and give the reports of its steps."""
-    state.model.load_state_dict(load_tensors(checkpoint, BACKBONE))
-    head, optimizer = load_tensors(checkpoint, HEAD), load_tensors(checkpoint, OPTIMIZER)
+    state.model.load_state_dict(load_tensors(checkpoint, BACKBONE_FILE))
+    head, optimizer = load_tensors(checkpoint, HEAD_FILE), load_tensors(checkpoint, OPTIMIZER)
     if state.head.sharded:
         rows = read_rows([checkpoint.path(name) for name in checkpoint.names(ROWS)], *state.head.row_range)
-        head |= {name.removeprefix(HEAD): rows[name] for name in rows if name.startswith(HEAD)}
+        head |= {name.removeprefix(HEAD_FILE): rows[name] for name in rows if name.startswith(HEAD_FILE)}
         optimizer |= {name.removeprefix(OPTIMIZER): rows[name] for name in rows if name.startswith(OPTIMIZER)}
     state.head.load_state_dict(head)
     _load_optimizer(state, optimizer)
@@ -165,12 +164,12 @@ def _write_files(
     head, optimizer = dict(state.head.state_dict()), _optimizer_tensors(state)
     if state.head.sharded:
         mine = state.head.row_tensors()
-        rows = {f"{HEAD}{name}": head.pop(name) for name in mine if name in head}
+        rows = {f"{HEAD_FILE}{name}": head.pop(name) for name in mine if name in head}
         learned = [name for name in optimizer if name.partition("/")[0] in mine and optimizer[name].ndim]
         rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
         about = {FIRST_ROW: str(state.head.row_range[0])}
         yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, about)
-    for name, tensors in ((BACKBONE, state.model.state_dict()), (HEAD, head), (OPTIMIZER, optimizer)):
+    for name, tensors in ((BACKBONE_FILE, state.model.state_dict()), (HEAD_FILE, head), (OPTIMIZER, optimizer)):
         if tensors and group.leads:
             yield checkpoints.write(folder, name, tensors, {})
 

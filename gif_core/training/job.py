@@ -6,11 +6,10 @@ import numpy as np
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder
 from gif_core.runtime import count_processes
-from gif_core.tokenization import DUCKDB_FILE, PARQUET_FILE, check_identities, read_codes
-from gif_core.training.checkpoints import BACKBONE, HEAD
+from gif_core.tokenization import check_identities, read_codes
 from schemas.errors import GifError
 from schemas.evaluation import PairFiles
-from schemas.files import CODE_VECTORS_FILE, CODES_DUCKDB_FILE, IDENTITIES_FILE
+from schemas.files import BACKBONE_FILE, CODE_VECTORS_FILE, CODES_DUCKDB_FILE, CODES_FILE, HEAD_FILE, IDENTITIES_FILE
 from schemas.run import RunConfig
 from schemas.training import TrainingJob, TrainingStart
 
@@ -45,8 +44,8 @@ def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
     assert config.training.start_from is not None
     model = store.open(store.ref("training", config.training.start_from))
     same_head = model.manifest.settings.get("head") == config.training.head
-    head = model.path(HEAD) if same_head and _is_continued(store, config, model, inputs) else None
-    return TrainingStart(backbone=str(model.path(BACKBONE)), head=str(head) if head else None)
+    head = model.path(HEAD_FILE) if same_head and _is_continued(store, config, model, inputs) else None
+    return TrainingStart(backbone=str(model.path(BACKBONE_FILE)), head=str(head) if head else None)
 
 
 def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
@@ -56,7 +55,7 @@ def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inpu
     """
     try:
         before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
-        check_identities(before.path(PARQUET_FILE), inputs["ingestion"].path(IDENTITIES_FILE), more=True)
+        check_identities(before.path(CODES_FILE), inputs["ingestion"].path(IDENTITIES_FILE), more=True)
     except StoreError:
         raise
     except GifError:
@@ -64,7 +63,7 @@ def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inpu
     if config.training.head != "gif":
         return True
     (old_NL, old_shape), (new_NL, new_shape) = (
-        read_codes(table.path(DUCKDB_FILE)) for table in (before, inputs["tokenization"])
+        read_codes(table.path(CODES_DUCKDB_FILE)) for table in (before, inputs["tokenization"])
     )
     return old_shape == new_shape and np.array_equal(old_NL, new_NL[: len(old_NL)])
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from gif_core.artifacts import Artifact, Checkpoint
 from gif_core.backbones import build_backbone
 from gif_core.heads import TokenHeads
-from gif_core.training.checkpoints import BACKBONE, HEAD, ROWS, WEIGHT, load_tensors, read_rows
+from gif_core.training.checkpoints import ROWS, WEIGHT, load_tensors, read_rows
 from schemas.errors import GifError
+from schemas.files import BACKBONE_FILE, HEAD_FILE, MODEL_FILE
 from schemas.training import TrainingConfig
 
 LENT: Final = "sampled_SD"
@@ -27,17 +28,17 @@ class NoTokenHeadsError(GifError, ValueError):
 
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
     """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
-    shutil.copyfile(checkpoint.path(BACKBONE), folder / BACKBONE)
-    save_file(_trained_head(checkpoint), folder / HEAD)
-    (folder / "model.json").write_text(json.dumps(description, indent=1, sort_keys=True))
+    shutil.copyfile(checkpoint.path(BACKBONE_FILE), folder / BACKBONE_FILE)
+    save_file(_trained_head(checkpoint), folder / HEAD_FILE)
+    (folder / MODEL_FILE).write_text(json.dumps(description, indent=1, sort_keys=True))
 
 
 def _trained_head(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """What a head is when training has ended: without what the optimizer remembers of its rows, or was lent of them."""
-    head = load_tensors(checkpoint, HEAD)
+    head = load_tensors(checkpoint, HEAD_FILE)
     shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
-    rows = read_rows(shards, 0, sys.maxsize, f"{HEAD}{WEIGHT}")
-    head |= {name.removeprefix(HEAD): tensor for name, tensor in rows.items()}
+    rows = read_rows(shards, 0, sys.maxsize, f"{HEAD_FILE}{WEIGHT}")
+    head |= {name.removeprefix(HEAD_FILE): tensor for name, tensor in rows.items()}
     return {name: tensor for name, tensor in head.items() if name != LENT}
 
 
@@ -51,7 +52,7 @@ def load_backbone(weights: Path, description: Path) -> nn.Module:
 
 def open_backbone(training: Artifact, device: torch.device) -> nn.Module:
     """The backbone of an artifact of training."""
-    return load_backbone(training.path(BACKBONE), training.path("model.json")).to(device)
+    return load_backbone(training.path(BACKBONE_FILE), training.path(MODEL_FILE)).to(device)
 
 
 def check_reads_codes(description: Path) -> None:

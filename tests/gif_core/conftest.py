@@ -19,7 +19,8 @@ from gif_core.protocols import Roc
 from gif_core.readers import open_reader
 from gif_core.reporting import write_report
 from gif_core.reporting.scored_runs import ScoredRun
-from gif_core.tokenization import QUALITY_FILE, code_quality, code_shape, write_code_table
+from gif_core.tokenization import code_quality, code_shape, write_code_table
+from schemas.files import CODE_QUALITY_FILE
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, StageName
 
@@ -141,7 +142,7 @@ def write_codes(run: SmallRun) -> None:
         write_code_table(draft.folder, codes, shape, identities)
         vectors = np.eye(len(identities), 16, dtype=np.float32) + 0.1
         quality = code_quality(codes, shape, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-        pq.write_table(quality, draft.folder / QUALITY_FILE)
+        pq.write_table(quality, draft.folder / CODE_QUALITY_FILE)
         draft.metrics |= {"identities": len(identities), "length": shape.length, "vocab_size": shape.vocab_size}
         draft.metrics["occupancy"] = len(identities) / shape.capacity(0)
 

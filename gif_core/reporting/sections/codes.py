@@ -16,8 +16,7 @@ from gif_core.artifacts import Artifact
 from gif_core.images import Faces
 from gif_core.reporting import plots
 from gif_core.reporting.sections.inputs import Inputs, Shown
-from gif_core.tokenization import QUALITY_FILE
-from schemas.files import CODES_DUCKDB_FILE
+from schemas.files import CODE_QUALITY_FILE, CODES_DUCKDB_FILE
 from schemas.run import RunConfig
 
 CODES_SHOWN: Final = 8
@@ -60,9 +59,9 @@ def show_codes(config: RunConfig, inputs: Inputs) -> Shown:
 
 def _show_quality(tokenization: Artifact) -> Shown | None:
     """Show the quality of every level; None without such a table or for codes of one token."""
-    if QUALITY_FILE not in tokenization.names():
+    if CODE_QUALITY_FILE not in tokenization.names():
         return None
-    levels = pq.read_table(tokenization.path(QUALITY_FILE)).to_pylist()
+    levels = pq.read_table(tokenization.path(CODE_QUALITY_FILE)).to_pylist()
     compared = [row for row in levels if row["neighbours_together"] is not None]
     if not compared:
         return None

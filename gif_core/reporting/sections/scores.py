@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
-from gif_core.protocols import SCORES_FILE, read_identification, read_scores
+from gif_core.protocols import read_identification, read_scores
 from gif_core.reporting import plots
 from gif_core.reporting.published import BENCHMARKS, PUBLISHED, benchmark_of, training_set_of
 from gif_core.reporting.sections.inputs import Inputs, Shown, count_identities, describe_encoder, read_curves
 from gif_core.runtime import decimal, flag_words, metric_name, percent, plain_name, set_name, thousands
-from schemas.files import CMC_FILE, ERRORS_FILE, ROC_FILE
+from schemas.files import CMC_FILE, ERRORS_FILE, ROC_FILE, SCORES_FILE
 from schemas.run import RunConfig
 
 KINDS: Final = {

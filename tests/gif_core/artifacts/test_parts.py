@@ -14,7 +14,8 @@ from gif_core.artifacts import (
     save_run,
 )
 from gif_core.artifacts.parts import parts_of
-from schemas.artifacts import PARTS_FILE, ArtifactRef
+from schemas.artifacts import ArtifactRef
+from schemas.files import PARTS_FILE
 from schemas.run import RunConfig
 
 KEY = "a" * 64

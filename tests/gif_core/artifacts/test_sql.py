@@ -15,8 +15,9 @@ from gif_core.artifacts import (
     save_run,
 )
 from gif_core.artifacts.sql import QueryError
-from gif_core.tokenization import QUALITY_FILE, CodeShape, code_quality, write_code_table
+from gif_core.tokenization import CodeShape, code_quality, write_code_table
 from schemas.artifacts import StageRecord
+from schemas.files import CODE_QUALITY_FILE
 from schemas.loading import load_config
 from schemas.stages import INPUTS, StageName
 
@@ -37,7 +38,7 @@ def fill(stage: StageName, folder: Path) -> None:
     elif stage == "tokenization":
         codes, shape = np.array([[0, 1], [1, 0], [1, 1]], np.int32), CodeShape(2, 2)
         write_code_table(folder, codes, shape, IDENTITIES)
-        pq.write_table(code_quality(codes, shape, np.eye(3, dtype=np.float32)), folder / QUALITY_FILE)
+        pq.write_table(code_quality(codes, shape, np.eye(3, dtype=np.float32)), folder / CODE_QUALITY_FILE)
     elif stage in {"training", "evaluation"}:
         with MetricsWriter(folder / "metrics.parquet", stage) as writer:
             writer.add(1, {"loss": 2.5})

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from gif_core.training import BACKBONE, open_checkpoints, run_job
+from gif_core.training import open_checkpoints, run_job
 from gif_core.training import trainer as training
+from schemas.files import BACKBONE_FILE
 from tests.gif_core.training.training_jobs import (
     ALONE,
     STEPS,
@@ -128,7 +129,7 @@ def test_only_the_newest_few_are_kept_and_a_damaged_one_is_passed_over(
     list(run_job(job, ALONE))
     folders = sorted((tmp_path / job.checkpoints).iterdir())
     assert [int(folder.name.split("-")[0]) for folder in folders] == [18, 20]
-    weights = folders[-1] / BACKBONE
+    weights = folders[-1] / BACKBONE_FILE
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)

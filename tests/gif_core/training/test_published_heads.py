@@ -8,10 +8,11 @@ from safetensors.torch import load_file
 from safetensors.torch import save_file as save_tensors
 from torch import Tensor
 
-from gif_core.training import BACKBONE, HEAD, open_checkpoints, run_job, save_model
+from gif_core.training import open_checkpoints, run_job, save_model
 from gif_core.training.checkpoints import FIRST_ROW, load_state, load_weights, read_rows
 from gif_core.training.step import TrainingState
 from gif_core.training.worker import prepare
+from schemas.files import BACKBONE_FILE, HEAD_FILE
 from schemas.training import TrainingJob
 from tests.gif_core.training.training_jobs import ALONE, files, make_job
 
@@ -25,7 +26,7 @@ def trained_head(job: TrainingJob, folder: Path) -> dict[str, Tensor]:
     assert checkpoint is not None
     folder.mkdir()
     save_model(folder, checkpoint, {})
-    return load_file(folder / HEAD)
+    return load_file(folder / HEAD_FILE)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_published_head_is_what_it_learned_and_nothing_of_the_optimizer(
     assert head.keys() == names
     assert torch.equal(head[WEIGHT], load_trained(job).head.state_dict()[WEIGHT])
     following = prepare(job, ALONE).state
-    load_weights(following, tmp_path / "model" / BACKBONE, tmp_path / "model" / HEAD)
+    load_weights(following, tmp_path / "model" / BACKBONE_FILE, tmp_path / "model" / HEAD_FILE)
     assert torch.equal(following.head.state_dict()[WEIGHT], head[WEIGHT])
 
 
