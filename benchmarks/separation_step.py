@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 
-from gif_core.runtime import CHUNK, Rows, unit_rows
+from gif_core.runtime import CHUNK, ShardedRows, unit_rows
 from gif_core.separation import batch_gradient
 
 CHUNKS = (CHUNK, 8192)
@@ -56,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     generator = torch.Generator().manual_seed(0)
-    rows = Rows(torch.randn(given.vectors, given.dimensions, generator=generator))
+    rows = ShardedRows(torch.randn(given.vectors, given.dimensions, generator=generator))
     rows.change(unit_rows)
     batch_B = torch.randperm(given.vectors, generator=generator)[: given.batch].sort().values
     torch.mm(rows.local[:256], rows.local[:256].T)

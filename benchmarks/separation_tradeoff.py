@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime import Rows, unit_rows
+from gif_core.runtime import ShardedRows, unit_rows
 from gif_core.separation import (
     Neighbourhoods,
     centre,
@@ -69,20 +69,20 @@ def descent(**given: object) -> Way:
 
 def closed_form(vectors_ND: Tensor) -> Result:
     """Equalise the spectrum alone, until the gap is reached."""
-    rows = Rows(vectors_ND.clone())
+    rows = ShardedRows(vectors_ND.clone())
     equalise(rows, sample_of(vectors_ND), temperature=TEMPERATURE, gap=0.98 * GAP)
     return Result(rows.local, 0, 0)
 
 
 def power(vectors_ND: Tensor) -> Result:
     """Raise the singular values of the centred vectors to the largest power that reaches the gap."""
-    rows = Rows(vectors_ND.clone())
+    rows = ShardedRows(vectors_ND.clone())
     centre(rows)
     left, values, right = torch.linalg.svd(rows.local, full_matrices=False)
     low, high, best = 0.0, 1.0, rows.local
     for _ in range(10):
         middle = (low + high) / 2
-        made = Rows(unit_rows(left * values**middle @ right))
+        made = ShardedRows(unit_rows(left * values**middle @ right))
         centre(made)
         if gap_of(made.local) <= GAP:
             low, best = middle, made.local
@@ -93,7 +93,7 @@ def power(vectors_ND: Tensor) -> Result:
 
 def centred(vectors_ND: Tensor) -> Result:
     """Remove the mean, then run plain descent."""
-    rows = Rows(vectors_ND.clone())
+    rows = ShardedRows(vectors_ND.clone())
     centre(rows)
     return descent(**PLAIN)(rows.local)
 
@@ -195,7 +195,7 @@ def simulate(count: int, dimensions: int = 512) -> Tensor:
 def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, dict[str, float]]:
     """Print and return a row per method."""
     vectors_ND = unit_rows(vectors_ND)
-    start = Neighbourhoods(Rows(vectors_ND), seed=0)
+    start = Neighbourhoods(ShardedRows(vectors_ND), seed=0)
     print(f"\n{name}: {len(vectors_ND)} x {vectors_ND.shape[1]}, gap at the start {gap_of(vectors_ND):.2f}")
     print(f"{'':52s}   gap   kNN-10 kNN-50 Spearman min.dist. epochs products seconds")
     found = {}
@@ -203,7 +203,7 @@ def compare(name: str, vectors_ND: Tensor, ways: dict[str, Way]) -> dict[str, di
         begun = time.perf_counter()
         result = run(vectors_ND)
         seconds = time.perf_counter() - begun
-        kept = start.kept(Rows(result.vectors_ND))
+        kept = start.kept(ShardedRows(result.vectors_ND))
         metrics = {
             "gap": gap_of(result.vectors_ND),
             "knn10": kept.neighbours,

@@ -12,7 +12,7 @@ from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
 from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, save_run
 from gif_core.planning import StageIdentity, find_inputs, identify_stage, plan_stages, upstream_of
-from gif_core.runtime import MemoryWatch, lines_about
+from gif_core.runtime import MemoryWatch, log_fields
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
@@ -71,7 +71,7 @@ class Run:
         while waiting:
             stage = waiting.pop(0)
             self._note(current=stage)
-            with self.end_recorded(), lines_about(run=self.record.run_id, stage=stage):
+            with self.end_recorded(), log_fields(run=self.record.run_id, stage=stage):
                 try:
                     done = self.run_stage(stage, config, refresh=stage in to_refresh)
                 except FileDamagedError as error:

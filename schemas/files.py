@@ -75,6 +75,8 @@ MANIFEST_FILE: Final = "manifest.json"
 """The manifest of an artifact; written last."""
 PARTS_FILE: Final = "parts.json"
 """Names of the parts from which an artifact was assembled."""
+WORK_FOLDER: Final = ".work"
+"""Files that a draft needs on the way; hidden files and folders are not published."""
 
 
 def identity_table(split: Split) -> str:

@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Inputs, move_tag
-from gif_core.runtime import lines_about
+from gif_core.runtime import log_fields
 from schemas.execution import ExecutionConfig
 from schemas.stages import StageName
 from tasks.progress import warn_of_prefect
@@ -31,7 +31,7 @@ def reuse(artifact: Artifact, inputs: Inputs, store: ArtifactStore, execution: E
         **patience(execution),
     )
     def cached() -> Any:
-        with lines_about(stage=ref.stage, artifact=str(ref)):
+        with log_fields(stage=ref.stage, artifact=str(ref)):
             move_tag(store, "latest", ref)
         if ref.stage in SHOWN:
             with warn_of_prefect(f"what {ref.stage} shows"):

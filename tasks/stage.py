@@ -22,7 +22,7 @@ from gif_core.artifacts import (
     only_one,
 )
 from gif_core.planning import StageIdentity, check_room, contents_of, identify_stage, needs_of
-from gif_core.runtime import lines_about, say_about
+from gif_core.runtime import add_log_fields, log_fields
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -81,11 +81,11 @@ class StageRunner:
         """Find or make the artifact of `identity`, which is computed here if the flow could not."""
         store = ArtifactStore(config.store)
         opened = {name: store.open(ref) for name, ref in inputs.items()}
-        with lines_about(stage=self.stage), condemning(store):
+        with log_fields(stage=self.stage), condemning(store):
             if identity is None or identity.made_from != contents_of(opened):
                 identity = identify_stage(store, config, self.stage, opened)
             ref = identity.ref
-            say_about(artifact=str(ref))
+            add_log_fields(artifact=str(ref))
             with _alone(store, ref, config):
                 found = None if refresh else store.look_up(ref, identity.made_from)
                 if found is None:

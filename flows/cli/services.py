@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from gif_core.runtime import MARK, PATIENCE, end_family
+from gif_core.runtime import MARK, PATIENCE, end_process_tree
 from schemas.errors import GifError
 
 TAIL = 2000
@@ -58,7 +58,7 @@ class Services:
         """End all processes, last started first, and then the guard."""
         with _signals(lambda *_: None):
             for service in reversed(self.services):
-                end_family(service.family)
+                end_process_tree(service.family)
                 _end_session(service.process)
                 for path in service.leaves:
                     path.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from gif_core.artifacts.digests import check_file
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.storage import Storage
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
+from schemas.files import WORK_FOLDER
 from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
@@ -107,6 +108,11 @@ class Draft:
     begun: dict[Path, Future[StoredFile]] = field(default_factory=dict)
     """Files whose digest and upload have started."""
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "gif-store"))
+
+    @property
+    def work(self) -> Path:
+        """A folder for files on the way, which are not published: hidden folders never are."""
+        return self.folder / WORK_FOLDER
 
     def carry(self, artifact: Artifact, names: Iterable[str]) -> None:
         """Include files of another artifact unchanged; publishing links or copies them within the store."""

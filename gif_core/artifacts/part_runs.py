@@ -4,7 +4,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from threading import Lock
+from typing import ClassVar, Final, Protocol
 
 from gif_core.artifacts.parts import PartStore
 from gif_core.artifacts.store import ArtifactStore
@@ -12,6 +13,9 @@ from gif_core.runtime import Progress
 from schemas.stages import StageName
 
 logger = logging.getLogger(__name__)
+
+_one_at_a_time: Final = Lock()
+"""The threads of a process share one network and, on a CPU, torch's thread count."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class PartJob(ABC):
     """Address of the artifact store."""
     key: str
     """Digest of what the result depends on."""
+    device: str
+    batch_size: int
 
     @property
     @abstractmethod
@@ -37,8 +43,9 @@ class PartJob(ABC):
         """The content of the part, computed with so many threads; any number of them gives the same bytes."""
 
     def compute_and_store(self, threads: int) -> str:
-        """The name under which the part is stored."""
-        content = self.compute(threads)
+        """The name under which the part is stored; one thread of a process computes at a time."""
+        with _one_at_a_time:
+            content = self.compute(threads)
         return PartStore(ArtifactStore(self.store), self.stage).save(self.key, content)
 
 

@@ -94,13 +94,13 @@ class Patience:
         limit = min(HURRIED_SECONDS, self.seconds) if self._hurry.is_set() else self.seconds
         if waited >= limit:
             advice = f"run the same command again when it does ({SECONDS} sets how long to wait)"
-            said = hide_credentials(str(error))
-            raise StoreAwayError(f"{self.url} has not answered for {waited:.0f} s: {said}; {advice}") from error
+            reason = hide_credentials(str(error))
+            raise StoreAwayError(f"{self.url} has not answered for {waited:.0f} s: {reason}; {advice}") from error
         seconds = min(seconds, limit - waited)
         if time.monotonic() - self._reported > 1.0:
             self._reported = time.monotonic()
-            said = hide_credentials(str(error))
-            logger.warning("%s: trying again in %.1f s (%s)", _what_happened(error), seconds, said)
+            reason = hide_credentials(str(error))
+            logger.warning("%s: trying again in %.1f s (%s)", _what_happened(error), seconds, reason)
         time.sleep(seconds) if self._hurry.is_set() else self._hurry.wait(seconds)
 
 

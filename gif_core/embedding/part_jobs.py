@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import Lock
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,9 +19,6 @@ from schemas.embedding import EmbeddingConfig
 from schemas.run import RunConfig
 from schemas.stages import StageName
 
-_one_at_a_time: Final = Lock()
-"""The threads of a process share one encoder and, on a CPU, torch's thread count."""
-
 
 @dataclass(frozen=True)
 class EmbedPart(PartJob):
@@ -36,8 +32,6 @@ class EmbedPart(PartJob):
     config: EmbeddingConfig
     weights: str
     """Digest of the encoder's weights, as in the key of the part."""
-    device: str
-    batch_size: int
 
     @property
     def title(self) -> str:
@@ -45,12 +39,10 @@ class EmbedPart(PartJob):
         return f"embed {self.part.shard} {self.part.piece}"
 
     def compute(self, threads: int) -> bytes:
-        """Encode the part's faces, one thread of this process at a time."""
+        """Encode the part's faces."""
         shard = Faces([ArtifactStore(self.store).open(self.faces).path(self.part.shard)])
-        with _one_at_a_time:
-            encoder = _open_encoder(self.config, self.weights, own_device(self.device))
-            sums = embed_part(encoder, shard, self.part, batch_size=self.batch_size, workers=threads)
-        return sums.to_bytes()
+        encoder = _open_encoder(self.config, self.weights, own_device(self.device))
+        return embed_part(encoder, shard, self.part, batch_size=self.batch_size, workers=threads).to_bytes()
 
 
 def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -> list[EmbedPart]:

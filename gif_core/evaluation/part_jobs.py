@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -18,9 +17,6 @@ from schemas.artifacts import ArtifactRef
 from schemas.files import BACKBONE_FILE, MODEL_FILE
 from schemas.run import RunConfig
 from schemas.stages import StageName
-
-_one_at_a_time: Final = Lock()
-"""The threads of a process share one model."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,6 @@ class EmbedFaces(PartJob):
     training: ArtifactRef
     tree: Tree
     part: FeaturePart
-    device: str
-    batch_size: int
 
     @property
     def title(self) -> str:
@@ -51,11 +45,10 @@ class EmbedFaces(PartJob):
         return f"embed {self.tree.name} from {self.part.start}"
 
     def compute(self, threads: int) -> bytes:
-        """Align and embed the faces, one thread of this process at a time."""
-        with _one_at_a_time:
-            device = own_device(self.device)
-            model, images = _open_model(self.store, self.training, device), _open_images(self.tree)
-            return embed_features(model, images, self.part, device=device, batch_size=self.batch_size, workers=threads)
+        """Align and embed the faces."""
+        device = own_device(self.device)
+        model, images = _open_model(self.store, self.training, device), _open_images(self.tree)
+        return embed_features(model, images, self.part, device=device, batch_size=self.batch_size, workers=threads)
 
 
 def plan_jobs(

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Generator
-from typing import Final
 
 from gif_core.artifacts import Draft, Inputs, InThisProcess, PartRunner, list_parts
 from gif_core.evaluation import identification
@@ -15,8 +14,6 @@ from schemas.files import PARTS_FILE
 from schemas.run import RunConfig
 
 logger = logging.getLogger(__name__)
-WORK: Final = ".work"
-"""Folder of the synthetic sets; hidden folders are not published."""
 
 
 def run(
@@ -40,7 +37,7 @@ def run(
 def _evaluate_sets(
     config: RunConfig, inputs: Inputs, draft: Draft, runner: PartRunner
 ) -> Generator[Progress, None, list[SetResult]]:
-    work, results = draft.folder / WORK, []
+    work, results = draft.work, []
     for given in config.evaluation.sets:
         if isinstance(given, IjbSet | SyntheticIjbSet):
             evaluation = evaluate_templates(

@@ -26,15 +26,13 @@ from gif_core.ingestion.incremental import Base, write_files
 from gif_core.ingestion.splits import SplitWriter
 from gif_core.readers import Reader
 from schemas.errors import GifError
-from schemas.files import QUARANTINE_FILE, Split, identity_table
+from schemas.files import QUARANTINE_FILE, WORK_FOLDER, Split, identity_table
 from schemas.ingestion import IngestionConfig
 
 IDENTITIES = pa.schema(
     [("identity_id", pa.int64()), ("label", pa.string()), ("source", pa.int32()), ("num_samples", pa.int64())]
 )
 QUARANTINE = pa.schema([("source", pa.int32()), ("record", pa.string()), ("reason", pa.string())])
-WORK = ".work"
-"""Folder of the journal and of spools; hidden, so that it is not published."""
 LEFT_OUT = "identity left out"
 """Start of a quarantine reason that is about an identity rather than an image."""
 EXAMPLES = 5
@@ -78,7 +76,7 @@ def ingest(
     base: Base | None = None,
 ) -> Iterator[IngestionStep]:
     """Write the shards and tables of an ingestion artifact; with a `base`, only what is new since then."""
-    (folder / WORK).mkdir(parents=True, exist_ok=True)
+    (folder / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
     ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
     yield from ingestion.read(workers)
     ingestion.write_tables()
@@ -105,7 +103,7 @@ class Ingestion:
         done, size = sum(split.progress.position for split in self.splits), 0
         for split in self.splits:
             with split:
-                spool = self.folder / WORK / "spool"
+                spool = self.folder / WORK_FOLDER / "spool"
                 for unit in self.catalogue.read_ahead(split.left, self.check, workers, spool):
                     size += self._take(split, unit)
                     done += len(unit.records)
@@ -144,7 +142,7 @@ class Ingestion:
         return SplitWriter(
             self.folder,
             name,
-            work=self.folder / WORK,
+            work=self.folder / WORK_FOLDER,
             records=self.catalogue.by_person(identities_P & enough_P, self.wanted_R),
             ids=ids,
             first_shard=self.base.shards.get(name, 0),

@@ -40,8 +40,9 @@ __all__ = [
     "ProcessGroup",
     "Progress",
     "Rate",
-    "Rows",
+    "ShardedRows",
     "Ticker",
+    "add_log_fields",
     "check_elastic",
     "check_gpus",
     "code_version",
@@ -50,7 +51,7 @@ __all__ = [
     "decimal",
     "describe_fault",
     "duration",
-    "end_family",
+    "end_process_tree",
     "end_with_parent",
     "expect_scattered",
     "flag_words",
@@ -58,7 +59,7 @@ __all__ = [
     "install_extra_command",
     "join_processes",
     "leave_processes",
-    "lines_about",
+    "log_fields",
     "map_matrix",
     "map_tensor",
     "metric_name",
@@ -75,7 +76,6 @@ __all__ = [
     "rendezvous_options",
     "result_of",
     "run_module",
-    "say_about",
     "set_name",
     "size",
     "thousands",
@@ -101,14 +101,14 @@ if TYPE_CHECKING:
     )
     from gif_core.runtime.interrupts import postponed_interrupts
     from gif_core.runtime.jobs import JobWorker
-    from gif_core.runtime.logs import JsonLines, lines_about, say_about, with_log_fields
+    from gif_core.runtime.logs import JsonLines, add_log_fields, log_fields, with_log_fields
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch
     from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
-    from gif_core.runtime.process_trees import MARK, PATIENCE, end_family
+    from gif_core.runtime.process_trees import MARK, PATIENCE, end_process_tree
     from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
-    from gif_core.runtime.sharded_rows import CHUNK, Rows, own_range, unit_rows
+    from gif_core.runtime.sharded_rows import CHUNK, ShardedRows, own_range, unit_rows
     from gif_core.runtime.torchrun import check_elastic, count_processes, rendezvous_options, run_module
     from gif_core.runtime.unchanged import once_per_file
     from gif_core.runtime.version import code_version

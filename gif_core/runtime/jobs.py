@@ -49,8 +49,8 @@ class JobWorker(Generic[AnyJob, Step]):
         folder.mkdir(exist_ok=True)
         path = folder / "job.json"
         path.write_text(job.model_dump_json())
-        for said in run_module(self.module, [str(path)], processes, options, self.passing):
-            yield self.step_type(**said)
+        for fields in run_module(self.module, [str(path)], processes, options, self.passing):
+            yield self.step_type(**fields)
 
     def main(self) -> None:
         """One process under torchrun; the first reports the steps, a line of JSON each."""

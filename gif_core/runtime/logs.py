@@ -16,7 +16,7 @@ _about: ContextVar[dict[str, str]] = ContextVar("gif-log", default={})  # noqa: 
 
 
 @contextmanager
-def lines_about(**fields: str) -> Iterator[None]:
+def log_fields(**fields: str) -> Iterator[None]:
     """Log lines of this thread inside the block carry these fields: `run`, `stage`, `artifact`."""
     token = _about.set(_about.get() | fields)
     try:
@@ -25,8 +25,8 @@ def lines_about(**fields: str) -> Iterator[None]:
         _about.reset(token)
 
 
-def say_about(**fields: str) -> None:
-    """Add fields until the surrounding `lines_about` block ends."""
+def add_log_fields(**fields: str) -> None:
+    """Add fields until the surrounding `log_fields` block ends."""
     _about.set(_about.get() | fields)
 
 

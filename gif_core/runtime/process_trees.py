@@ -18,7 +18,7 @@ PATIENCE: Final = 30.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-def find_family(name: str) -> set[int]:
+def find_process_tree(name: str) -> set[int]:
     """Running processes with this mark, without the caller; none on systems without /proc."""
     wanted, found = f"{MARK}={name}".encode(), set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -28,12 +28,12 @@ def find_family(name: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def end_family(name: str, patience: float = PATIENCE) -> None:
+def end_process_tree(name: str, patience: float = PATIENCE) -> None:
     """Send SIGTERM to every process with this mark, and SIGKILL to those left after `patience` seconds."""
     for sign, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, PATIENCE)):
         signalled: set[int] = set()
         end = time.monotonic() + seconds
-        while (members := find_family(name)) and time.monotonic() < end:
+        while (members := find_process_tree(name)) and time.monotonic() < end:
             for process in members - signalled:
                 with suppress(ProcessLookupError):
                     os.kill(process, sign)
@@ -54,7 +54,7 @@ def main() -> None:
         if Path(line).is_absolute():
             Path(line).unlink(missing_ok=True)
         else:
-            end_family(line)
+            end_process_tree(line)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ CHUNK: Final = 2048
 """Rows processed at a time: few enough for the device's caches."""
 
 
-class Rows:
+class ShardedRows:
     """This process's range of the rows of a matrix [N, D]; methods change `local` in place."""
 
     def __init__(self, local: Tensor, *, first: int = 0, total: int | None = None, device: torch.device | None = None):
@@ -89,10 +89,10 @@ class Rows:
         """Block until all processes have called this."""
         self.add(torch.zeros(1, device=self.device))
 
-    def like(self, columns: int, dtype: torch.dtype) -> "Rows":
+    def like(self, columns: int, dtype: torch.dtype) -> "ShardedRows":
         """A matrix of zeros with the same division of rows."""
         values = torch.zeros((len(self.local), columns), dtype=dtype, device=self.local.device)
-        return Rows(values, first=self.first, total=self.total, device=self.device)
+        return ShardedRows(values, first=self.first, total=self.total, device=self.device)
 
     def _places(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Whether this process holds each row, and its index in `local`."""

@@ -95,17 +95,17 @@ def run_module(
         env=environment,
         start_new_session=True,
     )
-    said: deque[str] = deque(maxlen=LINES_KEPT)
+    last_lines: deque[str] = deque(maxlen=LINES_KEPT)
     try:
-        yield from _objects(process, said, {kind.__name__: kind for kind in passing})
+        yield from _objects(process, last_lines, {kind.__name__: kind for kind in passing})
         if process.wait():
-            raise RuntimeError(f"{module} failed under torchrun:\n" + "".join(said))
+            raise RuntimeError(f"{module} failed under torchrun:\n" + "".join(last_lines))
     finally:
         _end(process)
 
 
 def _objects(
-    process: subprocess.Popen[str], said: deque[str], passing: dict[str, type[GifError]]
+    process: subprocess.Popen[str], last_lines: deque[str], passing: dict[str, type[GifError]]
 ) -> Iterator[dict[str, Any]]:
     for line in process.stdout or ():
         if line.startswith("{"):
@@ -114,7 +114,7 @@ def _objects(
                 raise passing.get(found.get(KIND, ""), GifError)(found[FAULT])
             yield found
         else:
-            said.append(line)
+            last_lines.append(line)
             logger.info("%s", line.rstrip())
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from gif_core.runtime import Rows, create_matrix, map_matrix
+from gif_core.runtime import ShardedRows, create_matrix, map_matrix
 
 if TYPE_CHECKING:
     from gif_core.separation.descent import SeparationStep
@@ -27,7 +27,7 @@ class Checkpoints:
         self.folder, self.seconds, self.last = folder, seconds, time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def load(self, rows: Rows) -> list[dict[str, Any]]:
+    def load(self, rows: ShardedRows) -> list[dict[str, Any]]:
         """Restore the rows and return the metrics of the finished epochs; an empty list if there is no state."""
         try:
             state = json.loads((self.folder / STATE).read_text())
@@ -38,7 +38,7 @@ class Checkpoints:
         steps: list[dict[str, Any]] = state["steps"]
         return steps
 
-    def save_if_due(self, rows: Rows, steps: Sequence["SeparationStep"]) -> None:
+    def save_if_due(self, rows: ShardedRows, steps: Sequence["SeparationStep"]) -> None:
         """Write the state after the last of these steps; it becomes valid when the JSON file replaces the old one."""
         if not rows.agree(time.monotonic() - self.last >= self.seconds):
             return
@@ -51,7 +51,7 @@ class Checkpoints:
                     old.unlink()
         self.last = time.monotonic()
 
-    def _write_rows(self, rows: Rows, path: Path) -> None:
+    def _write_rows(self, rows: ShardedRows, path: Path) -> None:
         """Write one file to which every process contributes its own range."""
         if rows.leads:
             create_matrix(path, NAME, rows.total, rows.local.shape[1])
@@ -59,7 +59,7 @@ class Checkpoints:
         write_rows(rows, path, NAME)
 
 
-def write_rows(rows: Rows, path: Path, name: str) -> None:
+def write_rows(rows: ShardedRows, path: Path, name: str) -> None:
     """Write this process's rows into an existing matrix file; returns when all processes have done so."""
     matrix = map_matrix(path, name, writable=True)
     matrix[rows.first : rows.first + len(rows.local)] = rows.local.cpu().numpy()

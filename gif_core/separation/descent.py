@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime import Rows, unit_rows
+from gif_core.runtime import ShardedRows, unit_rows
 from gif_core.separation.checkpoints import Checkpoints
 from gif_core.separation.equalisation import equalise
 from gif_core.separation.neighbourhoods import NEIGHBOURS, Neighbourhoods, nearest_of_all, sample
@@ -56,7 +56,7 @@ class SeparationStep:
 class Measures:
     """Computes the metrics of each epoch and decides when to stop."""
 
-    def __init__(self, rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0) -> None:
+    def __init__(self, rows: ShardedRows, config: SeparationConfig, *, seed: int, fixed: int = 0) -> None:
         """Keep the neighbourhoods of `rows` as they are at the start; the first `fixed` rows never move."""
         self.config = config
         self.moving_B = fixed + sample(rows.total - fixed, MEASURED_ROWS, [seed, _LOSS_SAMPLE]) if fixed else None
@@ -64,7 +64,7 @@ class Measures:
         self.sample_B = sample(rows.total, MEASURED_ROWS, [seed, _LOSS_SAMPLE])
         self.start = Neighbourhoods(rows, seed=seed)
 
-    def step(self, rows: Rows, epoch: int) -> SeparationStep:
+    def step(self, rows: ShardedRows, epoch: int) -> SeparationStep:
         """Measure the rows after an epoch."""
         config = self.config
         loss = self._loss(rows)
@@ -74,7 +74,7 @@ class Measures:
         neighbours, ranks = (kept.neighbours, kept.spearman) if kept else (None, None)
         return SeparationStep(epoch, config.epochs, loss, gap, mean_cosine(rows), neighbours, ranks)
 
-    def _loss(self, rows: Rows) -> float:
+    def _loss(self, rows: ShardedRows) -> float:
         """Eq. 5 over all identities; with fixed rows, Eq. 6 of the moving ones against all."""
         if rows.total == 1:
             return self.limit
@@ -95,7 +95,7 @@ class Measures:
 
 
 def separate(
-    rows: Rows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: Checkpoints | None = None
+    rows: ShardedRows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: Checkpoints | None = None
 ) -> Iterator[SeparationStep]:
     """Minimise Eq. 6 batch by batch; the unit vectors in `rows` are updated in place.
 
@@ -124,12 +124,12 @@ def separate(
 
 def separated(vectors_ND: Tensor, config: SeparationConfig, *, seed: int) -> tuple[Tensor, list[SeparationStep]]:
     """Return the code vectors of `vectors_ND` and the metrics of every epoch; the input is not modified."""
-    rows = Rows(unit_rows(vectors_ND))
+    rows = ShardedRows(unit_rows(vectors_ND))
     steps = list(separate(rows, config, seed=seed))
     return rows.local, steps
 
 
-def _pulled(rows: Rows, config: SeparationConfig) -> Rows | None:
+def _pulled(rows: ShardedRows, config: SeparationConfig) -> ShardedRows | None:
     """Nearest neighbours of every row at the start, or None without a pull towards them."""
     if config.recipe == "literal" or not config.pull or rows.total < 2:
         return None
@@ -137,8 +137,8 @@ def _pulled(rows: Rows, config: SeparationConfig) -> Rows | None:
 
 
 def _run_epoch(
-    rows: Rows,
-    neighbours: Rows | None,
+    rows: ShardedRows,
+    neighbours: ShardedRows | None,
     config: SeparationConfig,
     measures: Measures,
     *,
@@ -160,7 +160,9 @@ def _run_epoch(
             last_log = time.monotonic()
 
 
-def _move(rows: Rows, batch_B: Tensor, neighbours: Rows | None, config: SeparationConfig, pull: float) -> None:
+def _move(
+    rows: ShardedRows, batch_B: Tensor, neighbours: ShardedRows | None, config: SeparationConfig, pull: float
+) -> None:
     """Take one gradient step with a batch and project it back onto the sphere.
 
     The literal recipe uses the mean over the batch, as printed in the paper. Ours uses the sum, so that the step of a

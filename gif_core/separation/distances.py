@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.runtime import Rows, unit_rows
+from gif_core.runtime import ShardedRows, unit_rows
 from gif_core.separation.potential import BLOCK, mean_cosine, pair_cosines
 
 BINS: Final = 200
@@ -42,7 +42,7 @@ def measure_distances(vectors_ND: Tensor, block: int = BLOCK) -> tuple[Separatio
         low, high = torch.aminmax(cosine_P)
         smallest, largest = min(smallest, float(low)), max(largest, float(high))
         counts_T += _count(cosine_P)
-    mean = 1 - mean_cosine(Rows(vectors_ND))
+    mean = 1 - mean_cosine(ShardedRows(vectors_ND))
     return SeparationScores(max(1 - largest, 0.0), mean, min(1 - smallest, 2.0)), counts_T
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from gif_core.runtime import Rows
+from gif_core.runtime import ShardedRows
 from gif_core.separation.potential import mean_potential, uniform_limit
 
 CENTRINGS: Final = 5
@@ -25,7 +25,7 @@ SHORTEST: Final = 1e-5
 """A vector that is shorter than this without the mean has no direction of its own and is left unchanged."""
 
 
-def equalise(rows: Rows, sample_B: Tensor, *, temperature: float, gap: float) -> float:
+def equalise(rows: ShardedRows, sample_B: Tensor, *, temperature: float, gap: float) -> float:
     """Flatten the spectrum by the smallest share that brings the sample's gap to `gap`; return that share."""
     centre(rows)
     spectrum_D, basis_DD = _spectrum(rows)
@@ -37,7 +37,7 @@ def equalise(rows: Rows, sample_B: Tensor, *, temperature: float, gap: float) ->
     return share
 
 
-def centre(rows: Rows) -> None:
+def centre(rows: ShardedRows) -> None:
     """Remove the common mean and normalise, `CENTRINGS` times."""
     for _ in range(CENTRINGS):
         sum_D = torch.zeros(rows.local.shape[1], dtype=torch.float64, device=rows.device)
@@ -47,7 +47,7 @@ def centre(rows: Rows) -> None:
         rows.change(lambda chunk_MD, mean_D=mean_D: _unit_or_same(chunk_MD - mean_D, chunk_MD))  # type: ignore[misc]
 
 
-def _spectrum(rows: Rows) -> tuple[Tensor, Tensor]:
+def _spectrum(rows: ShardedRows) -> tuple[Tensor, Tensor]:
     """Return the variances along the principal directions and these directions, in float64."""
     moment_DD = torch.zeros((rows.local.shape[1],) * 2, dtype=torch.float64, device=rows.device)
     for _, chunk_MD in rows.chunks():

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gif_core.runtime import Rows
+from gif_core.runtime import ShardedRows
 
 NEIGHBOURS: Final = 10
 NEIGHBOUR_ROWS: Final = 2000
@@ -34,20 +34,20 @@ class Kept:
 class Neighbourhoods:
     """Neighbours and similarities of sampled rows at the start, for later comparison."""
 
-    def __init__(self, rows: Rows, *, seed: int) -> None:
+    def __init__(self, rows: ShardedRows, *, seed: int) -> None:
         """Record the neighbours of sampled rows and the similarities of sampled pairs."""
         self.sample_B = sample(rows.total, NEIGHBOUR_ROWS, [seed, _ROWS])
         self.pairs_2P = sample_pairs(rows.total, RANKED_PAIRS, [seed, _PAIRS])
         self.nearest_BK = nearest(rows, self.sample_B, NEIGHBOURS)
         self.similarity_P = similarities(rows, self.pairs_2P)
 
-    def kept(self, rows: Rows) -> Kept:
+    def kept(self, rows: ShardedRows) -> Kept:
         """Compare the start with the rows as they are now."""
         now_BK = nearest(rows, self.sample_B, NEIGHBOURS)
         return Kept(overlap(self.nearest_BK, now_BK), spearman(self.similarity_P, similarities(rows, self.pairs_2P)))
 
 
-def nearest(rows: Rows, batch_B: Tensor, neighbours: int) -> Tensor:
+def nearest(rows: ShardedRows, batch_B: Tensor, neighbours: int) -> Tensor:
     """Return the indices of the nearest other vectors of some rows, nearest first; exact, in chunks."""
     neighbours = min(neighbours, rows.total - 1)
     batch_BD, batch_B = rows.take(batch_B), batch_B.to(rows.device)
@@ -64,7 +64,7 @@ def nearest(rows: Rows, batch_B: Tensor, neighbours: int) -> Tensor:
     return _best(rows.join(best_BK), rows.join(index_BK), neighbours)[1]
 
 
-def nearest_of_all(rows: Rows, neighbours: int, batch_size: int) -> Rows:
+def nearest_of_all(rows: ShardedRows, neighbours: int, batch_size: int) -> ShardedRows:
     """Return the nearest other vectors of every row."""
     found = rows.like(min(neighbours, rows.total - 1), torch.int64)
     for batch_B in torch.split(torch.arange(rows.total), batch_size):
@@ -79,7 +79,7 @@ def overlap(before_BK: Tensor, after_BK: Tensor) -> float:
     return float((before_BK[:, :, None] == after_BK[:, None, :]).any(dim=2).double().mean())
 
 
-def similarities(rows: Rows, pairs_2P: Tensor) -> NDArray[np.float64]:
+def similarities(rows: ShardedRows, pairs_2P: Tensor) -> NDArray[np.float64]:
     """Return the cosine of each pair of rows."""
     cosine_P = (rows.take(pairs_2P[0]) * rows.take(pairs_2P[1])).sum(dim=1)
     return cosine_P.double().cpu().numpy()
@@ -99,7 +99,7 @@ def neighbours_kept(start_ND: Tensor, now_ND: Tensor, *, neighbours: int = NEIGH
     if start_ND.shape != now_ND.shape:
         raise ValueError(f"shapes differ: {tuple(start_ND.shape)} and {tuple(now_ND.shape)}")
     rows_B = sample(len(start_ND), NEIGHBOUR_ROWS, [seed, _ROWS])
-    return overlap(nearest(Rows(start_ND), rows_B, neighbours), nearest(Rows(now_ND), rows_B, neighbours))
+    return overlap(nearest(ShardedRows(start_ND), rows_B, neighbours), nearest(ShardedRows(now_ND), rows_B, neighbours))
 
 
 def sample(population: int, size: int, seeds: list[int]) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.runtime import CHUNK, Rows
+from gif_core.runtime import CHUNK, ShardedRows
 
 SAFE_EXPONENT: Final = 40.0
 """Above this exponent a sum of exp(2t) could overflow float32, so the exponent is shifted to at most 0."""
@@ -48,7 +48,7 @@ def mean_potential(vectors_ND: Tensor, temperature: float, block: int = BLOCK) -
     return float(np.log(total / (num_vectors * (num_vectors - 1) / 2)))
 
 
-def batch_potential(rows: Rows, batch_B: Tensor, temperature: float) -> float:
+def batch_potential(rows: ShardedRows, batch_B: Tensor, temperature: float) -> float:
     """Eq. 6 without self pairs: log of the mean potential between a batch and all other vectors.
 
     `batch_B` is in ascending order; there must be at least two vectors.
@@ -70,7 +70,7 @@ def pair_cosines(vectors_ND: Tensor, block: int = BLOCK) -> Iterator[Tensor]:
             yield (rows_MD @ vectors_ND[other : other + block].T).flatten()
 
 
-def mean_cosine(rows: Rows) -> float:
+def mean_cosine(rows: ShardedRows) -> float:
     """Return the exact mean cosine over distinct pairs, (|sum h|^2 - sum |h|^2) / (m (m - 1)); 0 without a pair."""
     if rows.total < 2:
         return 0.0
@@ -83,7 +83,7 @@ def mean_cosine(rows: Rows) -> float:
 
 
 def batch_gradient(
-    rows: Rows, batch_B: Tensor, temperature: float, *, self_pairs: bool = False, chunk: int = CHUNK
+    rows: ShardedRows, batch_B: Tensor, temperature: float, *, self_pairs: bool = False, chunk: int = CHUNK
 ) -> Tensor:
     """Gradient of Eq. 6 for the rows of a batch, in their tangent space: (2t / sum S) S H.
 
@@ -103,7 +103,7 @@ def tangent(force_BD: Tensor, at_BD: Tensor) -> Tensor:
 
 
 def _force(
-    rows: Rows, batch_B: Tensor, batch_BD: Tensor, temperature: float, *, self_pairs: bool, chunk: int
+    rows: ShardedRows, batch_B: Tensor, batch_BD: Tensor, temperature: float, *, self_pairs: bool, chunk: int
 ) -> tuple[Tensor, Tensor]:
     """Return this process's share of S H and of the row sums of S, up to a common factor.
 
@@ -127,7 +127,7 @@ def _force(
     return force_BD, total_B
 
 
-def _bounds(rows: Rows, batch_B: Tensor, chunk: int) -> list[tuple[int, int]]:
+def _bounds(rows: ShardedRows, batch_B: Tensor, chunk: int) -> list[tuple[int, int]]:
     """Find which part of the batch lies in each chunk, before the loop, so that the loop never waits for the device."""
     starts = torch.arange(rows.first, rows.first + len(rows.local), chunk)
     ends = (starts + chunk).clamp_max(rows.first + len(rows.local))

@@ -22,7 +22,6 @@ from schemas.files import CODE_VECTORS_FILE, CURVE_FILE, DISTANCES_FILE, VECTORS
 from schemas.run import RunConfig
 from schemas.separation import SeparationJob
 
-WORK: Final = ".work"
 SCORED_ROWS: Final = 32_768
 """Distances are those of all pairs up to so many vectors, and of a fixed sample of so many beyond."""
 CURVE: Final = pa.schema(
@@ -37,7 +36,7 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
     processes = min(count_processes(config.execution), len(map_matrix(Path(job.vectors), VECTORS)))
     yield Progress("separation", 0, None)
     curve: list[SeparationStep] = []
-    for step in WORKER.run_anywhere(job, draft.folder / WORK, processes=processes):
+    for step in WORKER.run_anywhere(job, draft.work, processes=processes):
         curve.append(step)
         yield Progress("separation", step.epoch, step.epochs, f"gap {step.gap:.4f}")
     _write_curve(curve, draft)
@@ -46,7 +45,7 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
 
 def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
     """The files of the job, in a hidden folder that a later attempt finds again."""
-    work = draft.folder / WORK
+    work = draft.work
     if draft.from_scratch:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(exist_ok=True)

@@ -17,7 +17,7 @@ from gif_core.runtime import (
     CHUNK,
     JobWorker,
     Matrix,
-    Rows,
+    ShardedRows,
     map_matrix,
     own_range,
     pick_device,
@@ -38,7 +38,7 @@ def run_job(job: SeparationJob, rank: int = 0, processes: int = 1) -> Generator[
     write_rows(rows, Path(job.result), NAME)
 
 
-def open_rows(job: SeparationJob, rank: int, processes: int) -> Rows:
+def open_rows(job: SeparationJob, rank: int, processes: int) -> ShardedRows:
     """Load unit rows onto the device if they fit; otherwise into the mapped result file, streamed to the device."""
     device = _own_device(job.device)
     start = map_matrix(Path(job.vectors), VECTORS)
@@ -48,7 +48,7 @@ def open_rows(job: SeparationJob, rank: int, processes: int) -> Rows:
     else:
         local = torch.from_numpy(map_matrix(Path(job.result), NAME, writable=True)[first:end])
     _copy_unit(start, local, first)
-    return Rows(local, first=first, total=len(start), device=device)
+    return ShardedRows(local, first=first, total=len(start), device=device)
 
 
 def fits(size: int, device: torch.device) -> bool:

@@ -23,7 +23,7 @@ class Checkpointing:
         """The training is at its newest checkpoint, or at its beginning; `stopping` is asked after every step."""
         self.training, self.checkpoints, self.job, self.stopping = training, checkpoints, job, stopping
         self.saved_step, self.saved_at = training.state.step, time.monotonic()
-        self.told_to_stop = False
+        self.stop_requested = False
 
     def run(self) -> Generator[TrainingReport, None, None]:
         """Train to the end, or until any process is asked to stop; the last step is in a checkpoint either way."""
@@ -36,15 +36,15 @@ class Checkpointing:
                 self._save_alone()
                 raise
         self._save_new_steps()
-        if self.training.state.step < self.training.steps and not self.told_to_stop:
+        if self.training.state.step < self.training.steps and not self.stop_requested:
             raise OthersStoppedError(
                 "another process was asked to stop: this one resumes from the checkpoint without it"
             )
 
     def _end_step(self) -> bool:
         """Save if a checkpoint is due; whether to stop here, in all processes at once."""
-        self.told_to_stop = self.told_to_stop or self.stopping()
-        stop, is_late = self.training.group.any(self.told_to_stop, self._is_late())
+        self.stop_requested = self.stop_requested or self.stopping()
+        stop, is_late = self.training.group.any(self.stop_requested, self._is_late())
         if is_late or self._has_enough_steps():
             self._save()
         return stop

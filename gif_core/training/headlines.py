@@ -20,11 +20,11 @@ are counted, such as `token_accuracy/1`, all are shown."""
 
 def describe_report(report: TrainingReport) -> str:
     """The headline metrics in a line: `loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71`."""
-    said = []
+    shown = []
     for key, (name, how) in SHOWN.items():
         values = [f"{report.metrics[found]:{how}}" for found in report.metrics if found.partition("/")[0] == key]
-        said += [f"{name} {' '.join(values).replace('% ', ' ')}"] if values else []
-    return "  ".join(said)
+        shown += [f"{name} {' '.join(values).replace('% ', ' ')}"] if values else []
+    return "  ".join(shown)
 
 
 def mean_metrics(reports: list[TrainingReport]) -> dict[str, float]:

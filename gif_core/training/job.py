@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder
+from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder, open_input
 from gif_core.runtime import count_processes
 from gif_core.tokenization import check_identities, read_codes
 from schemas.errors import GifError
@@ -54,7 +54,7 @@ def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inpu
     No when its codes are no longer in the store.
     """
     try:
-        before = store.open(store.ref("tokenization", model.manifest.inputs["tokenization"].key))
+        before = open_input(store, model, "tokenization")
         check_identities(before.path(CODES_FILE), inputs["ingestion"].path(IDENTITIES_FILE), more=True)
     except StoreError:
         raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from typing import Any, Final
+from typing import Any
 
 from gif_core.artifacts import ArtifactStore, Draft, Inputs, MetricsWriter, PublishedMeanwhileError
 from gif_core.runtime import Progress, check_elastic, count_processes, rendezvous_options
@@ -19,8 +19,6 @@ from schemas.files import CODES_DUCKDB_FILE, CODES_FILE, IDENTITIES_FILE, METRIC
 from schemas.run import RunConfig
 from schemas.training import TrainingJob
 
-WORK: Final = ".work"
-
 
 def run(
     config: RunConfig, inputs: Inputs, draft: Draft, slot: AbstractContextManager[None] | None = None
@@ -33,7 +31,7 @@ def run(
     job = describe_job(config, inputs, draft)
     if draft.from_scratch:
         open_checkpoints(job).remove()
-    with _giving_way(config, draft):
+    with _yield_to_first_publisher(config, draft):
         with slot or nullcontext():
             yield from _train(job, config, draft)
         _keep_model(job, config, inputs, draft)
@@ -43,10 +41,10 @@ def run(
 
 
 @contextmanager
-def _giving_way(config: RunConfig, draft: Draft) -> Iterator[None]:
-    """PublishedMeanwhileError for what fails after another of the machines has published.
+def _yield_to_first_publisher(config: RunConfig, draft: Draft) -> Iterator[None]:
+    """Raise PublishedMeanwhileError for a failure after another machine has published the model.
 
-    It then removes the checkpoints, also under the hands of those that are still reading them.
+    The machine that publishes removes the checkpoints, even while the others still read them.
     """
     if config.execution.nodes == "1":
         yield
@@ -75,7 +73,7 @@ def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[Trainin
     processes = count_processes(execution)
     check_elastic(job.config.batch_size, execution, processes)
     options = rendezvous_options(execution, draft.ref.key[:12])
-    return WORKER.run_anywhere(job, draft.folder / WORK, processes=processes, options=options)
+    return WORKER.run_anywhere(job, draft.work, processes=processes, options=options)
 
 
 def _open_logs(config: RunConfig, draft: Draft) -> TrainingLogs:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from gif_core.runtime import Rows
+from gif_core.runtime import ShardedRows
 from gif_core.separation import SeparationStep, batch_gradient, neighbours_kept, separated, separation_scores
 from schemas.separation import SeparationConfig
 
@@ -98,5 +98,5 @@ def test_a_step_is_the_gradient_of_equation_6(start: Tensor) -> None:
     assert moving.grad is not None
     radial = (moving.grad * vectors[batch]).sum(dim=1, keepdim=True)
     expected = moving.grad - radial * vectors[batch]
-    actual = batch_gradient(Rows(vectors), batch, 2.0, self_pairs=True, chunk=64)
+    actual = batch_gradient(ShardedRows(vectors), batch, 2.0, self_pairs=True, chunk=64)
     torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-12)

@@ -17,7 +17,7 @@ import pytest
 
 from gif_core.artifacts import ArtifactStore, list_runs
 from gif_core.runtime import MARK
-from gif_core.runtime.process_trees import find_family
+from gif_core.runtime.process_trees import find_process_tree
 from schemas.stages import STAGES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
@@ -137,11 +137,11 @@ def test_the_guard_of_a_killed_one_ends_what_it_started_and_then_removes_its_fil
     with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         family = process.stdout.readline().strip()
-        assert find_family(family)
+        assert find_process_tree(family)
         assert (tmp_path / "lock").exists()
         process.kill()
     wait(lambda: not (tmp_path / "lock").exists(), seconds=30, what="the guard's work")
-    assert not find_family(family)
+    assert not find_process_tree(family)
     assert {path.name for path in tmp_path.iterdir()} == {"sleeper.log"}
 
 

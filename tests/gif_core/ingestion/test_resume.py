@@ -13,8 +13,8 @@ import pytest
 
 from gif_core.artifacts import ArtifactStore
 from gif_core.ingestion import ingest
-from gif_core.ingestion.conversion import WORK
 from gif_core.readers import open_reader
+from schemas.files import WORK_FOLDER
 from schemas.ingestion import IngestionConfig, SyntheticSource
 
 CONFIG = IngestionConfig(
@@ -39,7 +39,7 @@ def attempt(store_path: str, pause: float = 0.0) -> None:
 def finished(folder: Path) -> dict[str, tuple[int, int]]:
     """Shards with a journal entry: their inode and when they were written."""
     found = {}
-    for entry in folder.glob(f"*/{WORK}/[!.]*.json"):
+    for entry in folder.glob(f"*/{WORK_FOLDER}/[!.]*.json"):
         shard = entry.parents[1] / f"{entry.stem}.arrow"
         found[shard.name] = (shard.stat().st_ino, shard.stat().st_mtime_ns)
     return found
@@ -89,7 +89,7 @@ def test_killed_three_times_it_keeps_every_finished_shard_and_ends_with_the_same
     assert [path.name for path in (tmp_path / "ingestion" / KEY).iterdir() if path.is_dir()] == [
         artifact.manifest.files[0].path.split("/")[0]
     ]
-    assert not list(tmp_path.rglob(WORK))
+    assert not list(tmp_path.rglob(WORK_FOLDER))
 
 
 def test_a_failed_attempt_is_carried_on_by_the_same_process(tmp_path: Path, undisturbed: dict[str, str]) -> None:

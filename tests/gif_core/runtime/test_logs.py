@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gif_core.runtime import JsonLines, lines_about, say_about, with_log_fields
+from gif_core.runtime import JsonLines, add_log_fields, log_fields, with_log_fields
 
 PROJECT = Path(__file__).parents[3]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -72,9 +72,9 @@ def lines() -> Iterator[io.StringIO]:
 
 def test_lines_name_run_stage_and_artifact_and_nothing_afterwards(lines: io.StringIO) -> None:
     logger = logging.getLogger("gif_core.test")
-    with lines_about(run="r1"):
-        with lines_about(stage="training"):
-            say_about(artifact="training/abc")
+    with log_fields(run="r1"):
+        with log_fields(stage="training"):
+            add_log_fields(artifact="training/abc")
             logger.warning("it is %s", "\N{SNOWMAN}")
         logger.warning("between")
     logger.warning("after")
@@ -91,7 +91,7 @@ def test_lines_name_run_stage_and_artifact_and_nothing_afterwards(lines: io.Stri
 
 
 def test_lines_of_a_thread_are_about_what_it_was_started_for(lines: io.StringIO) -> None:
-    with lines_about(run="r1"):
+    with log_fields(run="r1"):
         thread = threading.Thread(
             target=with_log_fields(logging.getLogger("gif_core.test").warning), args=("from afar",)
         )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from gif_core.runtime import Rows
+from gif_core.runtime import ShardedRows
 from gif_core.separation import (
     batch_gradient,
     bin_edges,
@@ -78,7 +78,7 @@ def test_mean_potential_is_exact_for_any_chunk(chunk: int) -> None:
 def test_mean_cosine_is_that_of_all_pairs() -> None:
     vectors = cone(40, 6)
     pairs = (vectors @ vectors.T)[~torch.eye(40, dtype=torch.bool)]
-    assert mean_cosine(Rows(vectors)) == pytest.approx(float(pairs.mean()), abs=1e-6)
+    assert mean_cosine(ShardedRows(vectors)) == pytest.approx(float(pairs.mean()), abs=1e-6)
 
 
 @pytest.mark.parametrize("self_pairs", [True, False])
@@ -95,7 +95,7 @@ def test_gradient_is_that_of_autograd(self_pairs: bool, chunk: int) -> None:
     radial = (moving.grad * vectors[batch]).sum(dim=1, keepdim=True)
     expected = moving.grad - radial * vectors[batch]
     # Autograd descends -t|a-b|^2, whose tangent part is that of 2t a.b: same sign, same size.
-    actual = batch_gradient(Rows(vectors), batch, 2.0, self_pairs=self_pairs, chunk=chunk)
+    actual = batch_gradient(ShardedRows(vectors), batch, 2.0, self_pairs=self_pairs, chunk=chunk)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_literal_epoch_is_one_sgd_step_of_equation_6() -> None:
     vectors = sphere(20, 6, dtype=torch.float64)
     config = SeparationConfig(recipe="literal", epochs=1, target_gap=None, learning_rate=0.1)
     after, _ = separated(vectors, config, seed=0)
-    gradient = batch_gradient(Rows(vectors), torch.arange(20), 2.0, self_pairs=True)
+    gradient = batch_gradient(ShardedRows(vectors), torch.arange(20), 2.0, self_pairs=True)
     torch.testing.assert_close(after, torch.nn.functional.normalize(vectors - 0.1 * gradient, dim=1))
 
 
@@ -209,7 +209,7 @@ def test_neighbourhoods_are_measured_in_the_first_epochs_at_powers_of_two_and_at
 def test_loss_of_a_sample_is_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separation, "MEASURED_ROWS", 1000)
     vectors = cone(3000, 64)
-    first = next(separate(Rows(vectors), SeparationConfig(), seed=0))
+    first = next(separate(ShardedRows(vectors), SeparationConfig(), seed=0))
     assert first.loss == pytest.approx(mean_potential(vectors, 2.0), abs=0.02)
     assert first.loss != mean_potential(vectors, 2.0)
 
@@ -221,7 +221,7 @@ def test_rotation_keeps_all_neighbours_and_random_vectors_keep_few(monkeypatch: 
     assert neighbours_kept(vectors, vectors @ rotation) == 1
     assert neighbours_kept(vectors, sphere(500, 16, seed=3, dtype=torch.float64)) < 0.06
     expected = (vectors @ vectors.T).fill_diagonal_(-2).topk(10, dim=1).indices
-    assert torch.equal(nearest(Rows(vectors), torch.arange(500), 10), expected)
+    assert torch.equal(nearest(ShardedRows(vectors), torch.arange(500), 10), expected)
 
 
 def test_spearman_is_that_of_scipy() -> None:

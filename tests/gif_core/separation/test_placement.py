@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from gif_core.runtime import Rows
+from gif_core.runtime import ShardedRows
 from gif_core.separation import (
     fit_map,
     mean_potential,
@@ -35,7 +35,7 @@ def added(known: NDArray[np.float32], vectors: NDArray[np.float32]) -> tuple[tor
     """Code vectors of all identities before and after the new ones have moved."""
     placed = place(vectors[len(known) :], fit_map(vectors[: len(known)], known))
     start = torch.from_numpy(np.concatenate([known, placed]))
-    rows = Rows(start.clone())
+    rows = ShardedRows(start.clone())
     list(separate(rows, CONFIG, seed=0, fixed=len(known)))
     return start, rows.local
 
@@ -67,7 +67,7 @@ def test_known_identities_stay_and_new_ones_move_apart_from_all(known: NDArray[n
     assert torch.equal(after[:KNOWN], start[:KNOWN])
     assert not torch.equal(after[KNOWN:], start[KNOWN:])
     limit, new = uniform_limit(DIM, 2.0), torch.arange(KNOWN, KNOWN + NEW)
-    gaps = [batch_potential(Rows(each), new, 2.0) - limit for each in (start, after)]
+    gaps = [batch_potential(ShardedRows(each), new, 2.0) - limit for each in (start, after)]
     assert gaps[1] <= CONFIG.target_gap < gaps[0]
     assert separation_scores(after).min > separation_scores(start).min
     torch.testing.assert_close(after.norm(dim=1), torch.ones(KNOWN + NEW))
@@ -84,7 +84,7 @@ def test_new_identities_keep_nearly_as_many_neighbours_as_if_all_had_moved(
 
 
 def test_without_new_identities_nothing_changes(known: NDArray[np.float32]) -> None:
-    rows = Rows(torch.from_numpy(known).clone())
+    rows = ShardedRows(torch.from_numpy(known).clone())
     (only,) = separate(rows, CONFIG, seed=0, fixed=KNOWN)
     assert only.epoch == 0
     assert torch.equal(rows.local, torch.from_numpy(known))
@@ -93,5 +93,5 @@ def test_without_new_identities_nothing_changes(known: NDArray[np.float32]) -> N
 @pytest.mark.parametrize("temperature", [2.0, 30.0])
 def test_the_potential_of_all_identities_as_a_batch_is_that_of_all_pairs(temperature: float) -> None:
     vectors = torch.from_numpy(cone(50)).double()
-    found = batch_potential(Rows(vectors), torch.arange(50), temperature)
+    found = batch_potential(ShardedRows(vectors), torch.arange(50), temperature)
     assert found == pytest.approx(mean_potential(vectors, temperature))

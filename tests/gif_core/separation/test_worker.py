@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from gif_core.runtime import Rows, create_matrix, map_matrix, own_range
+from gif_core.runtime import ShardedRows, create_matrix, map_matrix, own_range
 from gif_core.separation import NAME, VECTORS, run_job, separated
 from gif_core.separation import worker as separation_worker
 from gif_core.separation.checkpoints import STATE, Checkpoints
@@ -170,7 +170,7 @@ def test_streamed_from_a_mapped_file_it_gives_the_same_bits(tmp_path: Path, monk
 
 
 def test_rows_on_another_device_are_brought_there_in_chunks() -> None:
-    rows = Rows(torch.zeros(5000, 4), device=torch.device("meta"))
+    rows = ShardedRows(torch.zeros(5000, 4), device=torch.device("meta"))
     chunks = list(rows.chunks())
     assert [start for start, _ in chunks] == [0, 2048, 4096]
     assert {chunk.device.type for _, chunk in chunks} == {"meta"}
