@@ -17,6 +17,7 @@ from gif_core.evaluation import results
 from gif_core.ingestion import conversion
 from gif_core.tokenization import code_table, codes, quality
 from schemas.artifacts import Manifest
+from schemas.files import CODES_DUCKDB_FILE
 
 INTRODUCTION = """# SQL tables
 
@@ -96,7 +97,7 @@ def _code_tables() -> dict[str, list[tuple[str, str]]]:
     tokens = np.array([divmod(each, 3) for each in range(9)], np.int32)
     with tempfile.TemporaryDirectory() as folder:
         code_table.write_code_table(Path(folder), tokens, shape, identities)
-        with duckdb.connect(Path(folder) / code_table.DUCKDB_FILE, read_only=True) as connection:
+        with duckdb.connect(Path(folder) / CODES_DUCKDB_FILE, read_only=True) as connection:
             return {
                 name: [(code(column), kind) for column, kind, *_ in connection.sql(f"DESCRIBE {name}").fetchall()]
                 for name in tables.CODE_TABLES
