@@ -22,7 +22,7 @@ LEAST_COHESIVE_FILE: Final = "least_cohesive.parquet"
 
 # separation
 CODE_VECTORS_FILE: Final = "code_vectors.safetensors"
-"""Code vectors, as the matrix `code_vectors`."""
+"""Code vectors, as the matrix `code_vectors`; in a training, those that have learned."""
 CURVE_FILE: Final = "curve.parquet"
 """Loss and neighbourhood metrics by epoch."""
 DISTANCES_FILE: Final = "distances.parquet"

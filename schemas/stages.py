@@ -21,7 +21,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "embedding": 2,
     "separation": 2,
     "tokenization": 3,
-    "training": 4,
+    "training": 5,
     "evaluation": 6,
     "reporting": 6,
 }

@@ -50,6 +50,23 @@ def follow_optimizer(usual: dict[str, float]) -> BeforeValidator:
     return BeforeValidator(resolve, json_schema_input_type=NonNegativeFloat | None)
 
 
+CodeVectors = Literal["frozen", "mapped", "living"]
+
+
+def _follow_negatives(given: Any, info: ValidationInfo) -> Any:
+    """Resolve null, so that a stored configuration always holds the choice; refuse what cannot learn."""
+    negatives = info.data.get("negatives", 1)
+    if given in ("mapped", "living") and not negatives:
+        raise ValueError(
+            f"{given} code vectors need negatives, or all of them would move to one point: set training.negatives "
+            "above 0, or training.code_vectors to frozen, as in the paper"
+        )
+    return ("living" if negatives else "frozen") if given is None else given
+
+
+_choose_code_vectors = BeforeValidator(_follow_negatives, json_schema_input_type=CodeVectors | None)
+
+
 class AugmentationConfig(Frozen):
     """Probability of each augmentation of a training image; each is drawn independently."""
 
@@ -95,9 +112,25 @@ class TrainingConfig(Frozen):
     """Scale of the cosine logits of L_AR with negatives."""
     alignment_margin: NonNegativeFloat = 0.2
     """Margin subtracted from z·h_y in L_AR with negatives."""
-    code_map: NonNegativeInt = 512
-    """Width of a small residual network, shared by all identities and trained with the backbone, that maps the code
-    vectors in L_AR with negatives. 0: no map, as in the paper; there is none without negatives either."""
+    code_vectors: Annotated[CodeVectors, _choose_code_vectors] = Field(default=None, validate_default=True)
+    """What becomes of the code vectors in training. `frozen`: they stay as they are, as in the paper. `mapped`: a small
+    network that all identities share moves them. `living`: those in use learn as well, from where separation put them.
+    null: `living`, or `frozen` without negatives, where anything that moves would end at one point."""
+    map_width: PositiveInt = 512
+    """Width of the network that moves `mapped` code vectors, and `living` ones if a step does not use all of them."""
+    row_rate: NonNegativeFloat = 1.0
+    """Peak learning rate of `living` code vectors: the tangent of the angle of a vector's first move."""
+    rows_from: Literal["random", "code_vectors"] = "random"
+    """Where the rows of the classifiers start. `code_vectors`: at H, as `living` code vectors of `gif` do."""
+    sample_negatives: NonNegativeInt = 0
+    """Number of recent features, beside those of the batch, that every head takes as further negatives of an image;
+    the cost does not depend on the number of identities. 0: none, and none of the batch, as in the paper."""
+    sample_weight: NonNegativeFloat = 1.0
+    """Weight of that term of the loss."""
+    sample_scale: PositiveFloat = 16.0
+    """Scale of the cosines between images."""
+    sample_margin: NonNegativeFloat = 0.2
+    """Margin subtracted from the cosine to the image's own identity in that term."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """The paper trains ResNets with `sgd` for 20 epochs and ViTs with `adamw` for 40."""
     learning_rate: Annotated[PositiveFloat, follow_optimizer(RATES)] = Field(default=None, validate_default=True)
@@ -140,6 +173,10 @@ class TrainingConfig(Frozen):
             raise ValueError("combined_margin ignores training.margin: set its three margins in training.margins")
         return self
 
+    def maps_code_vectors(self, identities: int) -> bool:
+        """Whether code vectors of so many identities go through the shared map."""
+        return self.code_vectors == "mapped" or (self.code_vectors == "living" and self.negatives < identities)
+
     @property
     def scale_of_head(self) -> float:
         """`scale`, or the default of the head."""
@@ -155,8 +192,10 @@ class TrainingStart(Frozen):
     """Weights of an earlier training, as local safetensors files."""
 
     backbone: str
-    head: str | None
+    head: str | None = None
     """None when its head has other codes or identities."""
+    code_vectors: str | None = None
+    """Code vectors that have learned; None when there are none, or without the head."""
 
 
 class TrainingJob(Job):

@@ -4,7 +4,9 @@ base             Head, the interface of all heads, and HeadOutput
 factory          build_head: a head by its name in the settings
 gif              the paper's head: code loss (Eq. 7), alignment loss (Eq. 8) and its negatives, their sum (Eq. 10)
 token_heads      TokenHeads: the classifiers of each token (Eq. 7), which a trained model keeps to predict codes
+code_vectors     H during training: the rows in use, frozen or living, and the optimizer of living rows
 shared_map       the learned map of code vectors, shared by all identities
+sample_negatives  features of other images as negatives, for any head
 classifier       per-identity classifiers (Eq. 1) and PartialFC's sampling of rows
 margins          ArcFace, CosFace, SphereFace and AdaFace margins
 row_sampling     PartialFC: which rows a step uses, and the optimizer's state of them
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from gif_core.runtime.lazy import lazy_imports
 
-__all__ = ["Head", "TokenHeads", "build_head"]
+__all__ = ["Head", "HeadOutput", "TokenHeads", "build_head"]
 
 if TYPE_CHECKING:
-    from gif_core.heads.base import Head
+    from gif_core.heads.base import Head, HeadOutput
     from gif_core.heads.factory import build_head
     from gif_core.heads.token_heads import TokenHeads
 else:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gif_core.heads.sample_negatives import SampleNegatives
+
 
 @dataclass(frozen=True, slots=True)
 class HeadOutput:
@@ -26,7 +28,13 @@ class Head(nn.Module):
     sharded = False
     """Whether each process holds different rows, so that gradients are not averaged over the processes."""
     row_range: tuple[int, int] = (0, 0)
-    """Identities whose rows a sharded head holds: first, and end (exclusive)."""
+    """Identities whose rows this process holds: first, and end (exclusive)."""
+    sample_negatives: SampleNegatives | None
+    """A term of the loss that the trainer adds to that of the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sample_negatives = None  # in the class it would hide the module of this name
 
     def row_tensors(self) -> tuple[str, ...]:
         """Names of the tensors in the state dict that have one row per identity of `row_range`."""
@@ -40,8 +48,16 @@ class Head(nn.Module):
         """
         raise NotImplementedError
 
+    def rows_of(self, labels_B: Tensor) -> Tensor:
+        """The unit rows [B, D] that stand for these identities of this process in the current step, as constants."""
+        raise NotImplementedError
+
     def attach(self, optimizer: Optimizer) -> None:
         """Keep a reference to the optimizer; called once, before the first step."""
+
+    def row_optimizer(self) -> Optimizer | None:
+        """The optimizer of rows that the head moves itself, whose parameters are not for the trainer's optimizer."""
+        return None
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Prepare a step on these identities of this process; `step` counts from 0."""

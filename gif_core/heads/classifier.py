@@ -3,7 +3,8 @@
 # Shapes: M rows of this process, S rows of a step, P rows of this process in the batch, B images of this process,
 # G images of all processes, D dimensions.
 
-from typing import Final
+import math
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from gif_core.heads.sharded_softmax import (
     margin_softmax,
     own_rank,
     processes,
+    sum_of_processes,
 )
 from gif_core.runtime import own_range
 
@@ -55,15 +57,20 @@ class ClassifierHead(Head):
         scale: float,
         sample_rate: float = 1.0,
         seed: int = 0,
+        start_ND: NDArray[np.floating[Any]] | None = None,
     ) -> None:
-        """Initial rows are a function of the seed and the identity, independent of the number of processes."""
+        """Initial rows are a function of the seed and the identity, independent of the number of processes.
+
+        With `start_ND` they are these vectors, as long as random ones are on average.
+        """
         super().__init__()
         if num_identities < processes():
             raise ValueError(f"{num_identities} identities cannot be divided among {processes()} processes")
         self.num_identities, self.margin, self.scale = num_identities, margin, scale
         self.sample_rate, self.seed = sample_rate, seed
         self.row_range = own_range(num_identities, own_rank(), processes())
-        rows_MD = initial_rows(*self.row_range, dim, seed)
+        first, end = self.row_range
+        rows_MD = initial_rows(first, end, dim, seed) if start_ND is None else rows_along(start_ND[first:end])
         self._states: tuple[str, ...] = ()
         self._optimizer: Optimizer | None = None
         self._rows_S: Tensor | None = None
@@ -136,6 +143,14 @@ class ClassifierHead(Head):
         self.sampled_SD.data = self.sampled_SD.data[:0].clone()
         self._rows_S = None
 
+    @torch.no_grad()
+    def rows_of(self, labels_B: Tensor) -> Tensor:
+        """The unit rows of these identities, which other processes may hold."""
+        targets, weight_SD = self._find(labels_B), self.sampled_SD if self.samples else self.weight_MD
+        rows_GD = F.normalize(weight_SD[targets.place_G], dim=1) * targets.mine_G[:, None]
+        begin = own_rank() * len(labels_B)
+        return sum_of_processes(rows_GD)[begin : begin + len(labels_B)]
+
     def _find(self, labels_B: Tensor) -> Targets:
         """Where the true classes of all processes' images are among this process's rows of the step."""
         first, end = self.row_range
@@ -147,6 +162,12 @@ class ClassifierHead(Head):
         if self._rows_S is None or not np.isin(labels_B.numpy(), self._labels).all():
             raise RuntimeError("call begin_step before a batch, with all of its identities")
         return Targets(torch.searchsorted(self._rows_S, place_G).clamp(max=len(self._rows_S) - 1), mine_G)
+
+
+def rows_along(vectors_MD: NDArray[np.floating[Any]]) -> Tensor:
+    """Rows in the directions of these vectors, as long as those of `initial_rows`."""
+    directions_MD = F.normalize(torch.from_numpy(np.array(vectors_MD, np.float32)), dim=1)
+    return directions_MD * (DEVIATION * math.sqrt(vectors_MD.shape[1]))
 
 
 def initial_rows(first: int, end: int, dim: int, seed: int) -> Tensor:

@@ -11,6 +11,7 @@ from gif_core.heads.base import Head
 from gif_core.heads.classifier import ClassifierHead
 from gif_core.heads.gif import GifHead
 from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
+from gif_core.heads.sample_negatives import SampleNegatives
 from schemas.training import TrainingConfig
 
 
@@ -22,20 +23,28 @@ def build_head(
     num_values: int | None = None,
     seed: int = 0,
 ) -> Head:
-    """The head called `config.head`. Per-identity classifiers ignore codes.
+    """The head called `config.head`, with the settings' negatives from other images. Classifiers ignore codes.
 
     Without the vocab size v (`num_values`) all codes are read once to find it.
     """
+    head: Head
     if config.head == "gif":
         num_values = num_values or int(codes_NL.max()) + 1
-        return GifHead(codes_NL, code_vectors_ND, config, num_values=num_values, seed=seed)
-    return ClassifierHead(
-        *code_vectors_ND.shape,
-        margin=build_margin(config),
-        scale=config.scale_of_head,
-        sample_rate=config.sample_rate if config.head == "partial_fc" else 1.0,
-        seed=seed,
-    )
+        head = GifHead(codes_NL, code_vectors_ND, config, num_values=num_values, seed=seed)
+    else:
+        head = ClassifierHead(
+            *code_vectors_ND.shape,
+            margin=build_margin(config),
+            scale=config.scale_of_head,
+            sample_rate=config.sample_rate if config.head == "partial_fc" else 1.0,
+            seed=seed,
+            start_ND=code_vectors_ND if config.rows_from == "code_vectors" else None,
+        )
+    if config.sample_negatives:
+        scale, margin = config.sample_scale, config.sample_margin
+        length, dim = config.sample_negatives, code_vectors_ND.shape[1]
+        head.sample_negatives = SampleNegatives(length, dim, scale=scale, margin=margin)
+    return head
 
 
 def build_margin(config: TrainingConfig) -> CombinedMargin:

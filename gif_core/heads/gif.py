@@ -1,6 +1,7 @@
 """The paper's head: it learns identity codes (Eq. 7) and aligns features with code vectors (Eq. 8)."""
 
-# Shapes: N identities, B images in a batch, D dimensions, L code length, V vocab size, K identities drawn in a step.
+# Shapes: N identities, B images in a batch, D dimensions, L code length, V vocab size, K identities drawn in a step,
+# S identities in use in a step: those of the batch and the drawn ones.
 
 from typing import Any, Final
 
@@ -9,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim import Optimizer
 
 from gif_core.heads.base import Head, HeadOutput
+from gif_core.heads.code_vectors import FrozenVectors, LivingVectors, to_device
+from gif_core.heads.sharded_softmax import gather
 from gif_core.heads.token_heads import TokenHeads
 from schemas.training import TokenWeights, TrainingConfig
 
@@ -21,11 +25,12 @@ NEGATIVES: Final = 507
 class GifHead(TokenHeads, Head):
     """L = code_weight · L_C + gamma · L_AR (Eq. 10).
 
-    With `negatives=0`, L_AR is Eq. 8. Otherwise it is the margin softmax of z·h_y against the code vectors of
-    `negatives` other identities, drawn in every step: CosFace with fixed centres, at a cost that does not depend on N.
-    All processes draw the same identities, so that their number does not change the loss. With `code_map` above 0 a
-    learned map shared by all identities moves the code vectors (`shared_map`). The paper's head is `negatives=0`,
-    `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
+    With `negatives=0`, L_AR is Eq. 8. Otherwise it is the margin softmax of z·h_y against the code vectors of all
+    identities in use: those of the batch of all processes, and `negatives` others that are drawn in every step. It is
+    CosFace on few of the rows, at a cost that does not depend on N. All processes use the same rows, so that their
+    number does not change the loss. `mapped` and `living` code vectors go through a learned map that all identities
+    share (`shared_map`); the rows of `living` ones learn too (`code_vectors`), and need no map where every step uses
+    all of them. The paper's head is `negatives=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
 
     def __init__(
@@ -47,15 +52,44 @@ class GifHead(TokenHeads, Head):
             dim,
             scale=config.scale_of_head,
             hidden_layers=config.hidden_layers,
-            map_width=config.code_map if config.negatives else 0,  # without negatives it would map all to one point
+            map_width=config.map_width if config.maps_code_vectors(len(codes_NL)) else 0,
         )
-        self.codes_NL, self.code_vectors_ND, self.config = codes_NL, code_vectors_ND, config
-        self.seed, self.drawn_K = seed, np.empty(0, dtype=np.int64)
+        living = config.code_vectors == "living"
+        self.vectors = LivingVectors(code_vectors_ND, config.row_rate) if living else FrozenVectors(code_vectors_ND)
+        self.codes_NL, self.config, self.seed = codes_NL, config, seed
+        self.row_range = (0, len(codes_NL)) if living else (0, 0)
         self.weight_of_token_L = weigh_tokens(config.token_weights, length)
 
+    def row_tensors(self) -> tuple[str, ...]:
+        """The code vectors that learn, and the optimizer's state of each."""
+        return tuple(f"vectors.{name}" for name in self.vectors.row_tensors())
+
+    def row_optimizer(self) -> Optimizer | None:
+        """The optimizer of the code vectors that learn."""
+        return self.vectors.optimizer if isinstance(self.vectors, LivingVectors) else None
+
     def begin_step(self, labels_B: Tensor, step: int) -> None:
-        """Draw the negatives of the step."""
-        self.drawn_K = draw_identities(len(self.codes_NL), self.config.negatives, seed=self.seed, step=step)
+        """Draw the negatives of the step, and read the rows in use."""
+        if self.config.negatives:
+            drawn_K = draw_identities(len(self.codes_NL), self.config.negatives, seed=self.seed, step=step)
+            batch = gather(labels_B.to(self.device)).cpu().numpy()
+            self.vectors.select(np.union1d(batch, drawn_K), self.device)
+
+    def end_step(self) -> None:
+        """Write the rows that learn back."""
+        self.vectors.store()
+
+    @torch.no_grad()
+    def rows_of(self, labels_B: Tensor) -> Tensor:
+        """The code vectors of these identities, after the shared map if there is one."""
+        if not self.config.negatives:
+            return self.vectors.read(labels_B, self.device)
+        return self.place(self.vectors.rows()[self.vectors.find(labels_B)])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the head computes."""
+        return self.classifiers_LVD.device
 
     def forward(self, features_BD: Tensor, labels_B: Tensor) -> HeadOutput:
         """The loss and its parts, in fp32 even under autocast."""
@@ -63,9 +97,8 @@ class GifHead(TokenHeads, Head):
             z_BD = F.normalize(features_BD.float(), dim=1)
             cosines_LBV = self.token_cosines(z_BD)
             codes_LB = _gather(self.codes_NL, labels_B.numpy(), np.int64, z_BD.device).T
-            alignment_B = (z_BD * self.code_vectors(labels_B.numpy(), z_BD.device)).sum(dim=1)
             loss_codes = self._code_loss(cosines_LBV, codes_LB)
-            loss_alignment = self._alignment_loss(z_BD, alignment_B, labels_B)
+            loss_alignment, alignment_B = self._alignment_loss(z_BD, labels_B)
         metrics = {
             "loss_codes": loss_codes.detach(),
             "loss_alignment": loss_alignment.detach(),
@@ -74,25 +107,22 @@ class GifHead(TokenHeads, Head):
         loss = self.config.code_weight * loss_codes + self.config.gamma * loss_alignment
         return HeadOutput(loss, metrics | _accuracies(cosines_LBV.detach(), codes_LB))
 
-    def code_vectors(self, identities_K: NDArray[np.int64], device: torch.device) -> Tensor:
-        """The code vectors of these identities, after the shared map if there is one."""
-        return self.place(_gather(self.code_vectors_ND, identities_K, np.float32, device))
-
     def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
         own_LBV = F.one_hot(codes_LB, cosines_LBV.shape[2])
         logits_LBV = self.scale * (cosines_LBV - self.config.margin_of_head * own_LBV)
         return code_loss(logits_LBV, codes_LB, self.weight_of_token_L.to(codes_LB.device))
 
-    def _alignment_loss(self, z_BD: Tensor, alignment_B: Tensor, labels_B: Tensor) -> Tensor:
+    def _alignment_loss(self, z_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
+        """L_AR, and z·h of every image."""
         if not self.config.negatives:
-            return alignment_loss(alignment_B)
-        if not len(self.drawn_K):
-            raise ValueError("call begin_step before forward: it draws the negatives of the step")
-        others_KD = self.code_vectors(self.drawn_K, z_BD.device)
-        is_own_BK = _to_device(torch.from_numpy(labels_B.numpy()[:, None] == self.drawn_K), z_BD.device)
-        others_BK = (z_BD @ others_KD.T).masked_fill(is_own_BK, -torch.inf)
+            own_BD = self.vectors.read(labels_B, z_BD.device)
+            alignment_B = (z_BD * own_BD).sum(dim=1)
+            return alignment_loss(alignment_B), alignment_B
+        place_B = self.vectors.find(labels_B)
+        cosines_BS = z_BD @ self.place(self.vectors.rows()).T
+        alignment_B = cosines_BS.gather(1, place_B[:, None])[:, 0]
         scale, margin = self.config.alignment_scale, self.config.alignment_margin
-        return contrastive_loss(alignment_B, others_BK, scale=scale, margin=margin)
+        return margin_loss(cosines_BS, place_B, scale=scale, margin=margin), alignment_B
 
 
 def code_loss(logits_LBV: Tensor, codes_LB: Tensor, weight_L: Tensor) -> Tensor:
@@ -106,10 +136,10 @@ def alignment_loss(alignment_B: Tensor) -> Tensor:
     return 0.5 * (alignment_B - 1).square().mean()
 
 
-def contrastive_loss(alignment_B: Tensor, others_BK: Tensor, *, scale: float, margin: float) -> Tensor:
-    """-log softmax of s·(z·h_y - margin) against s·z·h_k of the negatives k, batch mean; -inf excludes a negative."""
-    logits_BK = scale * torch.cat([alignment_B[:, None] - margin, others_BK], dim=1)
-    return F.cross_entropy(logits_BK, torch.zeros(len(logits_BK), dtype=torch.long, device=logits_BK.device))
+def margin_loss(cosines_BS: Tensor, place_B: Tensor, *, scale: float, margin: float) -> Tensor:
+    """-log softmax of s·(z·h_y - margin) against s·z·h of all others in use, batch mean."""
+    margin_B1 = torch.full_like(cosines_BS[:, :1], -margin)
+    return F.cross_entropy(scale * cosines_BS.scatter_add(1, place_B[:, None], margin_B1), place_B)
 
 
 def weigh_tokens(pattern: TokenWeights, length: int) -> Tensor:
@@ -137,11 +167,7 @@ def draw_identities(num_identities: int, count: int, *, seed: int, step: int) ->
 
 def _gather(rows: NDArray[Any], labels: NDArray[np.int64], dtype: type, device: torch.device) -> Tensor:
     """The rows of these identities, copied to the device without waiting for it."""
-    return _to_device(torch.from_numpy(np.asarray(rows[labels], dtype=dtype)), device)
-
-
-def _to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    return to_device(torch.from_numpy(np.asarray(rows[labels], dtype=dtype)), device)
 
 
 def _accuracies(cosines_LBV: Tensor, codes_LB: Tensor) -> dict[str, Tensor]:

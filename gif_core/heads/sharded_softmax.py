@@ -47,6 +47,11 @@ def gather(part_B: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+def sum_of_processes(share: Tensor) -> Tensor:
+    """The sum of all processes' tensors, in place; without gradient."""
+    return _reduce(share, dist.ReduceOp.SUM)
+
+
 def gather_features(features_BD: Tensor) -> Tensor:
     """Features of all processes. Gradients are correct if those of the backbone are averaged over the processes."""
     if processes() == 1:

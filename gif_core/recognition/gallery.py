@@ -19,7 +19,7 @@ from gif_core.recognition.code_tree import NO_IDENTITY, CodeTree
 from gif_core.separation import open_code_vectors
 from gif_core.tokenization import Codes, CodeShape, read_codes
 from gif_core.training import check_has_token_heads, check_reads_codes, learned_codes, load_token_heads
-from schemas.files import CODES_DUCKDB_FILE, HEAD_FILE, MODEL_FILE
+from schemas.files import CODE_VECTORS_FILE, CODES_DUCKDB_FILE, HEAD_FILE, MODEL_FILE
 from schemas.stages import StageName
 
 Method = Literal["codes", "reranked", "exhaustive"]
@@ -150,7 +150,7 @@ def _keep_best(identities_BK: NDArray[np.int64], scores_BK: Floats, top: int) ->
 def open_gallery(
     artifacts: Mapping[StageName, Artifact], *, beam: int, device: torch.device, method: Method | None = None
 ) -> Gallery:
-    """The identities that a model was trained on, with their codes and code vectors.
+    """The identities that a model was trained on, with their codes and code vectors: the learned ones if it has any.
 
     `method` is the one that will be used; by default all must work, as evaluation needs. NoTokenHeadsError if the model
     does not read codes. `exhaustive` needs only the code vectors, but all of them, so their file is digested.
@@ -161,6 +161,7 @@ def open_gallery(
     check(description)
     heads = load_token_heads(training.path(HEAD_FILE), description)
     codes_NL, shape = read_codes(artifacts["tokenization"].path(CODES_DUCKDB_FILE))
-    vectors_ND = open_code_vectors(artifacts["separation"], scattered=method in {"codes", "reranked"})
+    source = training if training.names(CODE_VECTORS_FILE) else artifacts["separation"]
+    vectors_ND = open_code_vectors(source, scattered=method in {"codes", "reranked"})
     reads_codes = learned_codes(description)
     return Gallery(heads, codes_NL, shape, vectors_ND, beam=beam, device=device, reads_codes=reads_codes)

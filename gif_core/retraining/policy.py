@@ -18,7 +18,7 @@ from schemas.stages import VERSIONS, StageName
 
 LEAST_DISTANCE: Final = "min_distance"
 """The metric of separation that decides."""
-WEIGHT_SETTINGS: Final = ("backbone", "head", "hidden_layers", "negatives", "code_map")
+WEIGHT_SETTINGS: Final = ("backbone", "head", "hidden_layers", "negatives", "code_vectors", "map_width")
 """Settings of training that determine the shapes of the weights."""
 BEFORE_CODES: Final[tuple[StageName, ...]] = ("embedding", "separation", "tokenization")
 

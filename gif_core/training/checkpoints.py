@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gif_core.artifacts import Checkpoint, Checkpoints
-from gif_core.runtime import ProcessGroup
+from gif_core.runtime import ProcessGroup, own_range
 from schemas.artifacts import StoredFile
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, HEAD_FILE
@@ -25,13 +25,20 @@ if TYPE_CHECKING:
     from gif_core.heads import Head
     from gif_core.training.step import TrainingState
     from gif_core.training.trainer import TrainingReport
+    from schemas.training import TrainingStart
 
 OPTIMIZER: Final = "optimizer.safetensors"
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
 SIGN: Final = "sign"
 WEIGHT: Final = "weight_MD"
-"""The rows that a head with one for each identity learns; whatever else has such rows is for the optimizer."""
+"""Last part of the name of rows that a head learns; whatever else has a row per identity is for the optimizer."""
+VECTORS: Final = "code_vectors"
+"""Name of the matrix of code vectors in its file."""
+LENT: Final = "sampled_SD"
+"""Last part of the name of the rows of a step, of which there are none between steps."""
+QUEUE: Final = "sample_negatives."
+"""First part of the names of the features that a head remembers while it is trained."""
 
 
 def save_state(
@@ -81,7 +88,7 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
     """Bring the training to where it was, and give the reports of its steps."""
     state.model.load_state_dict(load_tensors(checkpoint, BACKBONE_FILE))
     head, optimizer = load_tensors(checkpoint, HEAD_FILE), load_tensors(checkpoint, OPTIMIZER)
-    if state.head.sharded:
+    if state.head.row_tensors():
         rows = read_rows([checkpoint.path(name) for name in checkpoint.names(ROWS)], *state.head.row_range)
         head |= {name.removeprefix(HEAD_FILE): rows[name] for name in rows if name.startswith(HEAD_FILE)}
         optimizer |= {name.removeprefix(OPTIMIZER): rows[name] for name in rows if name.startswith(OPTIMIZER)}
@@ -93,42 +100,59 @@ def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str,
     return reports
 
 
-def load_weights(state: "TrainingState", backbone: Path, head: Path | None) -> None:
+def load_weights(state: "TrainingState", start: "TrainingStart") -> None:
     """Begin with the weights of another training, and with a fresh optimizer.
 
     A head with a row for each identity takes the rows of the identities it knows; those of new identities stay as
-    drawn.
+    drawn, or at their code vectors.
     """
-    _fill(state.model, load_file(backbone), "the backbone")
-    if head is not None and state.head.sharded:
-        _fill_rows(state.head, head)
-    elif head is not None:
-        _fill(state.head, load_file(head), "the head")
+    _fill(state.model, load_file(start.backbone), "the backbone")
+    rows = [name for name in state.head.row_tensors() if name.endswith(WEIGHT)]
+    if start.head is not None:
+        _fill(state.head, _read_shared(start.head, state.head), "the head", apart=state.head.row_tensors())
+    for name in rows:
+        if start.code_vectors is not None:
+            _fill_rows(state.head, name, start.code_vectors, VECTORS)
+        elif start.head is not None and state.head.sharded:
+            _fill_rows(state.head, name, start.head, name)
 
 
-def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
-    own = module.state_dict()
+def _read_shared(path: str, head: "Head") -> dict[str, Tensor]:
+    """The tensors of a head that are not about single identities."""
+    with safe_open(path, framework="pt") as file:
+        names = filter(is_kept, file.keys())
+        return {name: file.get_tensor(name) for name in names if name not in head.row_tensors()}
+
+
+def _fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str, apart: Sequence[str] = ()) -> None:
+    """Load all tensors but those `apart`, and those that pass with a training."""
+    own = {name: value for name, value in module.state_dict().items() if name not in apart and is_kept(name)}
     unlike = sorted(name for name in own.keys() | tensors.keys() if _shape(own.get(name)) != _shape(tensors.get(name)))
     if unlike:
         raise GifError(
             f"{what} of the model to start from is another: {', '.join(unlike[:3])} do not fit; train from scratch, "
             "without training.start_from, or with the settings of that model"
         )
-    module.load_state_dict(tensors)
+    module.load_state_dict(tensors, strict=False)
 
 
-def _fill_rows(head: "Head", path: Path) -> None:
+def _fill_rows(head: "Head", name: str, path: str, stored_name: str) -> None:
     first, end = head.row_range
     with safe_open(path, framework="pt") as file:
-        stored = file.get_slice(WEIGHT)
+        stored = file.get_slice(stored_name)
         known = min(end, stored.get_shape()[0]) - first
         if known > 0:
             with torch.no_grad():
-                head.state_dict()[WEIGHT][:known] = stored[first : first + known]
+                head.state_dict()[name][:known] = stored[first : first + known]
 
 
 def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
     return None if tensor is None else tuple(tensor.shape)
+
+
+def is_kept(name: str) -> bool:
+    """Whether a tensor of a head is of use after its training."""
+    return not name.endswith(LENT) and not name.startswith(QUEUE)
 
 
 def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
@@ -136,16 +160,16 @@ def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:
     return load_file(checkpoint.path(name)) if checkpoint.names(name) else {}
 
 
-def read_rows(paths: Iterable[Path], first: int, end: int, prefix: str = "") -> dict[str, Tensor]:
+def read_rows(paths: Iterable[Path], first: int, end: int, suffix: str = "") -> dict[str, Tensor]:
     """The rows from `first` to `end` of every tensor in these files, each of which holds a range of them.
 
-    Tensors whose names do not begin with `prefix` are not read.
+    Tensors whose names do not end with `suffix` are not read.
     """
     parts: dict[str, list[tuple[int, Tensor]]] = {}
     for path in paths:
         with safe_open(path, framework="pt") as file:
             start = int(file.metadata()[FIRST_ROW])
-            for name in (name for name in file.keys() if name.startswith(prefix)):  # noqa: SIM118 - not a dict
+            for name in (name for name in file.keys() if name.endswith(suffix)):  # noqa: SIM118 - not a dict
                 stored = file.get_slice(name)
                 begin, stop = max(first - start, 0), min(end - start, stored.get_shape()[0])
                 if begin < stop:
@@ -162,16 +186,28 @@ def _write_files(
     state: "TrainingState", checkpoints: Checkpoints, folder: str, group: ProcessGroup
 ) -> Iterable[StoredFile]:
     head, optimizer = dict(state.head.state_dict()), _optimizer_tensors(state)
-    if state.head.sharded:
-        mine = state.head.row_tensors()
+    if mine := state.head.row_tensors():
         rows = {f"{HEAD_FILE}{name}": head.pop(name) for name in mine if name in head}
         learned = [name for name in optimizer if name.partition("/")[0] in mine and optimizer[name].ndim]
         rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
-        about = {FIRST_ROW: str(state.head.row_range[0])}
-        yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, about)
+        first, share = _share_of_rows(state.head, group)
+        rows = {name: tensor[share] for name, tensor in rows.items()}
+        yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, {FIRST_ROW: str(first)})
     for name, tensors in ((BACKBONE_FILE, state.model.state_dict()), (HEAD_FILE, head), (OPTIMIZER, optimizer)):
         if tensors and group.leads:
             yield checkpoints.write(folder, name, tensors, {})
+
+
+def _share_of_rows(head: "Head", group: ProcessGroup) -> tuple[int, slice]:
+    """The first identity of the rows that this process writes, and which of its rows they are.
+
+    All of them if each process holds its own; a part if every process holds all.
+    """
+    first, end = head.row_range
+    if head.sharded:
+        return first, slice(None)
+    begin, stop = own_range(end, group.rank, group.size)
+    return begin, slice(begin, stop)
 
 
 def _optimizer_tensors(state: "TrainingState") -> dict[str, Tensor]:

@@ -2,6 +2,8 @@
 
 # Shapes: N identities, L code length.
 
+from typing import Final
+
 import numpy as np
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder, open_input
@@ -12,6 +14,9 @@ from schemas.evaluation import PairFiles
 from schemas.files import BACKBONE_FILE, CODE_VECTORS_FILE, CODES_DUCKDB_FILE, CODES_FILE, HEAD_FILE, IDENTITIES_FILE
 from schemas.run import RunConfig
 from schemas.training import TrainingJob, TrainingStart
+
+WEIGHT_FILES: Final = {"head": HEAD_FILE, "code_vectors": CODE_VECTORS_FILE}
+"""What a model holds about its codes and identities."""
 
 
 def describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob:
@@ -44,14 +49,15 @@ def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
     assert config.training.start_from is not None
     model = store.open(store.ref("training", config.training.start_from))
     same_head = model.manifest.settings.get("head") == config.training.head
-    head = model.path(HEAD_FILE) if same_head and _is_continued(store, config, model, inputs) else None
-    return TrainingStart(backbone=str(model.path(BACKBONE_FILE)), head=str(head) if head else None)
+    continued = same_head and _is_continued(store, config, model, inputs)
+    found = {name: str(model.path(file)) for name, file in WEIGHT_FILES.items() if continued and model.names(file)}
+    return TrainingStart(backbone=str(model.path(BACKBONE_FILE)), **found)
 
 
 def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inputs: Inputs) -> bool:
-    """Whether the codes that the model learned are the first of these; heads without codes only ask for the identities.
+    """Whether the codes that the model learned are the first of these, and their vectors go through a map as before.
 
-    No when its codes are no longer in the store.
+    Heads without codes only ask for the identities. No when its codes are no longer in the store.
     """
     try:
         before = open_input(store, model, "tokenization")
@@ -65,7 +71,8 @@ def _is_continued(store: ArtifactStore, config: RunConfig, model: Artifact, inpu
     (old_NL, old_shape), (new_NL, new_shape) = (
         read_codes(table.path(CODES_DUCKDB_FILE)) for table in (before, inputs["tokenization"])
     )
-    return old_shape == new_shape and np.array_equal(old_NL, new_NL[: len(old_NL)])
+    same_map = config.training.maps_code_vectors(len(old_NL)) == config.training.maps_code_vectors(len(new_NL))
+    return same_map and old_shape == new_shape and np.array_equal(old_NL, new_NL[: len(old_NL)])
 
 
 def _paths(artifact: Artifact, prefix: str) -> tuple[str, ...]:

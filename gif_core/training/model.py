@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from gif_core.artifacts import Artifact, Checkpoint
 from gif_core.backbones import build_backbone
 from gif_core.heads import TokenHeads
-from gif_core.training.checkpoints import ROWS, WEIGHT, load_tensors, read_rows
+from gif_core.training.checkpoints import ROWS, VECTORS, WEIGHT, is_kept, load_tensors, read_rows
 from schemas.errors import GifError
-from schemas.files import BACKBONE_FILE, HEAD_FILE, MODEL_FILE
+from schemas.files import BACKBONE_FILE, CODE_VECTORS_FILE, HEAD_FILE, MODEL_FILE
 from schemas.training import TrainingConfig
 
-LENT: Final = "sampled_SD"
-"""Where a head keeps the rows of a step, empty in between."""
+LIVING: Final = f"vectors.{WEIGHT}"
+"""Name of the code vectors that learn in the state of the head."""
 
 
 class NoTokenHeadsError(GifError, ValueError):
@@ -27,9 +27,12 @@ class NoTokenHeadsError(GifError, ValueError):
 
 
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
-    """Write `backbone.safetensors`, `head.safetensors` and `model.json` from the last checkpoint of a training."""
+    """Write backbone, head and description from the last checkpoint of a training; and code vectors that learned."""
     shutil.copyfile(checkpoint.path(BACKBONE_FILE), folder / BACKBONE_FILE)
-    save_file(_trained_head(checkpoint), folder / HEAD_FILE)
+    head = _trained_head(checkpoint)
+    if LIVING in head:
+        save_file({VECTORS: head.pop(LIVING)}, folder / CODE_VECTORS_FILE)
+    save_file(head, folder / HEAD_FILE)
     (folder / MODEL_FILE).write_text(json.dumps(description, indent=1, sort_keys=True))
 
 
@@ -37,9 +40,9 @@ def _trained_head(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """What a head is when training has ended: without what the optimizer remembers of its rows, or was lent of them."""
     head = load_tensors(checkpoint, HEAD_FILE)
     shards = [checkpoint.path(name) for name in checkpoint.names(ROWS)]
-    rows = read_rows(shards, 0, sys.maxsize, f"{HEAD_FILE}{WEIGHT}")
+    rows = read_rows(shards, 0, sys.maxsize, WEIGHT)
     head |= {name.removeprefix(HEAD_FILE): tensor for name, tensor in rows.items()}
-    return {name: tensor for name, tensor in head.items() if name != LENT}
+    return {name: tensor for name, tensor in head.items() if is_kept(name)}
 
 
 def load_backbone(weights: Path, description: Path) -> nn.Module:

@@ -14,7 +14,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from gif_core.heads import Head
+from gif_core.heads import Head, HeadOutput
 from gif_core.images import normalize_pixels
 from gif_core.runtime import ProcessGroup, postponed_interrupts
 from gif_core.training.buffers import KeptBuffers
@@ -66,6 +66,8 @@ class Stepper:
         network: nn.Module = torch.compile(state.model) if compile else state.model  # type: ignore[assignment]
         self.network = self._share(network) if group.size > 1 else network
         self.buffers = KeptBuffers(state.model, state.head)
+        rows = state.head.row_optimizer()
+        self.optimizers = [state.optimizer, rows] if rows else [state.optimizer]
         self.sums: dict[str, Tensor] = {}
         self.count = self.images = self.skipped_in_a_row = 0
 
@@ -140,18 +142,25 @@ class Stepper:
         with torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32"):
             features_BD = self.network(images_BCHW)
         output = self.state.head(features_BD, labels_B)
+        if self.state.head.sample_negatives:
+            own_BD = self.state.head.rows_of(labels_B)
+            output = self._add_samples(output, self.state.head.sample_negatives(features_BD, labels_B, own_BD))
         self.state.scaler.scale(output.loss * weight).backward()
         return {"loss": output.loss.detach(), **output.metrics}
+
+    def _add_samples(self, output: HeadOutput, loss_samples: Tensor) -> HeadOutput:
+        loss = output.loss + self.config.sample_weight * loss_samples
+        return HeadOutput(loss, {**output.metrics, "loss_samples": loss_samples.detach()})
 
     def _clip(self, loss: Tensor) -> Tensor:
         """The norm of the whole gradient, which is no longer than configured afterwards.
 
-        Where each process has a loss of its own it is averaged too: all are to come to the same decision about it.
+        The loss is averaged too: all processes are to come to the same decision about it.
         """
         head = self.state.head
-        if not head.sharded:
-            self.group.average([*_gradients(head), loss])
-        self.state.scaler.unscale_(self.state.optimizer)
+        self.group.average([loss] if head.sharded else [*_gradients(head), loss])
+        for optimizer in self.optimizers:
+            self.state.scaler.unscale_(optimizer)
         square = _square_norm(_gradients(self.state.model), self.group)
         own = _square_norm(_gradients(head), self.group)
         norm = (square + (self.group.sum(own) if head.sharded else own)).sqrt()
@@ -167,7 +176,8 @@ class Stepper:
         with postponed_interrupts():
             state.whole = False
             if finite:
-                state.scaler.step(state.optimizer)
+                for optimizer in self.optimizers:
+                    state.scaler.step(optimizer)
                 state.scaler.update()
             else:
                 self.buffers.restore()
@@ -179,13 +189,15 @@ class Stepper:
         metrics["skipped"] = torch.tensor(float(not finite))
 
     def _set_learning_rate(self) -> float:
-        config = self.config
-        rate = learning_rate(
-            self.state.step, steps=self.steps, peak=config.learning_rate, warmup_steps=config.warmup_steps
-        )
-        for group in self.state.optimizer.param_groups:
-            group["lr"] = rate
-        return rate
+        """The rate of the trainer's optimizer; rows that the head moves have a peak of their own."""
+        peaks = (self.config.learning_rate, self.config.row_rate)
+        for optimizer, peak in zip(self.optimizers, peaks, strict=False):
+            for group in optimizer.param_groups:
+                group["lr"] = self._rate(peak)
+        return self._rate(self.config.learning_rate)
+
+    def _rate(self, peak: float) -> float:
+        return learning_rate(self.state.step, steps=self.steps, peak=peak, warmup_steps=self.config.warmup_steps)
 
     def _share(self, network: nn.Module) -> nn.Module:
         gpus = [self.group.device.index] if self.group.device.type == "cuda" else None

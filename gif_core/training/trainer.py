@@ -17,7 +17,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, AdamW, Optimizer
 
 from gif_core.backbones import build_backbone
-from gif_core.heads import build_head
+from gif_core.heads import Head, build_head
 from gif_core.images import Faces
 from gif_core.runtime import ProcessGroup
 from gif_core.training.data.loader import load_batches
@@ -166,7 +166,7 @@ def build_state(
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     head = head.to(group.device)
-    optimizer = build_optimizer([*model.parameters(), *head.parameters()], config)
+    optimizer = build_optimizer([*model.parameters(), *_common_parameters(head)], config)
     head.attach(optimizer)
     return TrainingState(model, head, optimizer, GradScaler(group.device.type, enabled=config.precision == "fp16"))
 
@@ -177,6 +177,13 @@ def build_optimizer(parameters: Sequence[nn.Parameter], config: TrainingConfig) 
     if config.optimizer == "adamw":
         return AdamW(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
     return SGD(learned, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+
+
+def _common_parameters(head: Head) -> list[nn.Parameter]:
+    """The parameters of a head that it does not move itself."""
+    rows = head.row_optimizer()
+    own = {id(parameter) for group in rows.param_groups for parameter in group["params"]} if rows else set()
+    return [parameter for parameter in head.parameters() if id(parameter) not in own]
 
 
 def _initialisation_seed(seed: int) -> int:

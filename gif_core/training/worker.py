@@ -12,17 +12,16 @@ from typing import Final
 
 from gif_core.artifacts import ArtifactStore, Checkpoints, StoreAwayError
 from gif_core.images import Faces
-from gif_core.runtime import JobWorker, ProcessGroup, map_tensor
+from gif_core.runtime import JobWorker, ProcessGroup, expect_scattered, map_matrix
 from gif_core.tokenization import read_codes
 from gif_core.training.checkpointing import Checkpointing
-from gif_core.training.checkpoints import check_shared, load_state, load_weights
+from gif_core.training.checkpoints import VECTORS, check_shared, load_state, load_weights
 from gif_core.training.data.decoders import DecoderError
 from gif_core.training.trainer import Training, TrainingReport, begin_training
 from gif_core.training.validation import prepare_validation
 from schemas.training import TrainingJob
 
 logger = logging.getLogger(__name__)
-VECTORS: Final = "code_vectors"
 
 
 def run_job(
@@ -36,7 +35,7 @@ def run_job(
     check_shared(checkpoints, group)
     training = prepare(job, group)
     if not resume(training, checkpoints) and job.start:
-        load_weights(training.state, Path(job.start.backbone), Path(job.start.head) if job.start.head else None)
+        load_weights(training.state, job.start)
     yield from training.reports
     yield from Checkpointing(training, checkpoints, job, stopping).run()
 
@@ -50,7 +49,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
     """The training before its first step."""
     faces = Faces([Path(path) for path in job.shards], workers=job.workers)
     codes_NL, shape = read_codes(Path(job.codes))
-    vectors_ND = map_tensor(Path(job.code_vectors), VECTORS, scattered=True)
+    vectors_ND = expect_scattered(map_matrix(Path(job.code_vectors), VECTORS))
     training = begin_training(
         faces,
         codes_NL,

@@ -387,3 +387,14 @@ def test_combined_margin_of_arcface_is_arcface() -> None:
     losses = [make_head(name)(features, labels).loss for name in ("arcface", "combined_margin")]
     assert torch.equal(*losses)
     assert isinstance(make_head().margin, CombinedMargin)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_rows_can_start_at_the_code_vectors_as_long_as_random_rows(head: str) -> None:
+    vectors = np.random.default_rng(0).standard_normal((IDENTITIES, DIM)).astype(np.float32)
+    config = TrainingConfig.model_validate({"head": head, "rows_from": "code_vectors"})
+    rows = build_head(config, np.zeros((IDENTITIES, 1), np.int64), vectors).state_dict()["weight_MD"]
+    lengths = rows.norm(dim=1)
+    torch.testing.assert_close(rows / lengths[:, None], torch.nn.functional.normalize(torch.from_numpy(vectors)))
+    random_length = initial_rows(0, 4000, DIM, seed=0).norm(dim=1).square().mean().sqrt().item()
+    assert lengths.tolist() == pytest.approx([random_length] * IDENTITIES, rel=0.02)

@@ -13,7 +13,14 @@ from schemas.training import TrainingConfig
 
 IDENTITIES, DIM, LENGTH, RANGE, BATCH = 20, 12, 3, 3, 7
 SCALE, GAMMA = 8.0, 2.5
-FROM_PAPER: dict[str, Any] = {"scale": SCALE, "gamma": GAMMA, "negatives": 0, "code_map": 0, "alignment_margin": 0.0}
+FROM_PAPER: dict[str, Any] = {
+    "scale": SCALE,
+    "gamma": GAMMA,
+    "negatives": 0,
+    "code_vectors": "frozen",
+    "alignment_margin": 0,
+}
+MAPPED: dict[str, Any] = {"code_vectors": "mapped", "map_width": 9}
 
 
 def make_codes() -> np.ndarray:
@@ -115,12 +122,12 @@ def test_gradient_of_alignment_is_equation_nine() -> None:
 
 def test_code_vectors_are_neither_learned_nor_saved_nor_changed() -> None:
     head, (features, labels) = make_head(), make_batch()
-    before = head.code_vectors_ND.copy()
+    before = head.vectors.vectors_MD.copy()
     head(features.requires_grad_(), labels).loss.backward()
     shapes = {tuple(parameter.shape) for parameter in head.parameters()}
     assert shapes == {(LENGTH, DIM, DIM), (LENGTH, DIM), (LENGTH, RANGE, DIM)}
     assert set(head.state_dict()) == {name for name, _ in head.named_parameters()}
-    np.testing.assert_array_equal(head.code_vectors_ND, before)
+    np.testing.assert_array_equal(head.vectors.vectors_MD, before)
 
 
 def test_every_parameter_is_learned() -> None:
@@ -188,24 +195,25 @@ def test_weights_of_tokens_sum_to_one_and_have_their_pattern() -> None:
     assert weigh_tokens("gaussian", 1).tolist() == [1.0]
 
 
-def slow_contrast(features: np.ndarray, labels: np.ndarray, drawn: np.ndarray, scale: float, margin: float) -> float:
-    vectors = make_code_vectors().astype(np.float64)
+def slow_contrast(
+    vectors: np.ndarray, features: np.ndarray, labels: np.ndarray, used: set[int], scale: float, margin: float
+) -> float:
     loss = 0.0
     for row, label in zip(features, labels, strict=True):
         own = math.exp(scale * (unit(row) @ vectors[label] - margin))
-        others = sum(math.exp(scale * (unit(row) @ vectors[k])) for k in drawn if k != label)
+        others = sum(math.exp(scale * (unit(row) @ vectors[k])) for k in used if k != label)
         loss -= math.log(own / (own + others)) / len(labels)
     return loss
 
 
 @pytest.mark.parametrize("negatives", [6, 1000])
-def test_alignment_with_negatives_is_a_margin_softmax_over_frozen_code_vectors(negatives: int) -> None:
+def test_alignment_with_negatives_is_a_margin_softmax_over_the_code_vectors_in_use(negatives: int) -> None:
     head, (features, labels) = make_head(negatives=negatives, alignment_scale=12.0, alignment_margin=0.25), make_batch()
     head.begin_step(labels, step=3)
     output = head(features, labels)
-    assert len(head.drawn_K) == min(negatives, IDENTITIES)
-    assert set(labels.tolist()) & set(head.drawn_K.tolist()), "one of the batch is drawn, and must not rival itself"
-    expected = slow_contrast(features.double().numpy(), labels.numpy(), head.drawn_K, 12.0, 0.25)
+    used = {*labels.tolist(), *draw_identities(IDENTITIES, negatives, seed=0, step=3).tolist()}
+    vectors = make_code_vectors().astype(np.float64)
+    expected = slow_contrast(vectors, features.double().numpy(), labels.numpy(), used, 12.0, 0.25)
     assert output.metrics["loss_alignment"].item() == pytest.approx(expected, rel=1e-5)
     total = output.metrics["loss_codes"].item() + GAMMA * expected
     assert output.loss.item() == pytest.approx(total, rel=1e-5)
@@ -230,7 +238,7 @@ def test_a_batch_in_parts_has_the_mean_loss_of_the_whole() -> None:
 
 
 def test_negatives_without_a_begun_step_are_refused() -> None:
-    with pytest.raises(ValueError, match="begin_step"):
+    with pytest.raises(RuntimeError, match="begin_step"):
         make_head(negatives=5)(*make_batch())
 
 
@@ -260,7 +268,7 @@ def test_a_step_among_64_million_identities_reads_the_rows_of_the_batch_and_of_t
 
 
 def test_the_factory_passes_settings_and_seed_and_finds_the_vocab_size() -> None:
-    config = TrainingConfig(negatives=4, code_map=5, hidden_layers=1)
+    config = TrainingConfig(negatives=4, map_width=5, hidden_layers=1)
     features, labels = make_batch()
     built = build_head(config, make_codes(), make_code_vectors(), seed=9)
     by_hand = GifHead(make_codes(), make_code_vectors(), config, num_values=RANGE, seed=9)
@@ -272,7 +280,7 @@ def test_the_factory_passes_settings_and_seed_and_finds_the_vocab_size() -> None
 
 def test_the_map_of_code_vectors_begins_as_the_identity_and_is_learned() -> None:
     features, labels = make_batch()
-    frozen, mapped = make_head(negatives=1000), make_head(negatives=1000, code_map=9)
+    frozen, mapped = make_head(negatives=1000), make_head(negatives=1000, **MAPPED)
     for head in (frozen, mapped):
         head.begin_step(labels, step=0)
     output = mapped(features, labels)
@@ -284,12 +292,12 @@ def test_the_map_of_code_vectors_begins_as_the_identity_and_is_learned() -> None
 
 
 def test_mapped_code_vectors_are_as_defined_and_stand_in_for_the_frozen_ones() -> None:
-    head, (features, labels) = make_head(negatives=1000, code_map=9, gamma=1.0, code_weight=0.0), make_batch()
+    head, (features, labels) = make_head(negatives=1000, gamma=1.0, code_weight=0.0, **MAPPED), make_batch()
     with torch.no_grad():
         head.map_out_WD.normal_()
     weight_in, weight_out = head.map_in_DW.detach().numpy(), head.map_out_WD.detach().numpy()
     vectors = [unit(h + np.maximum(h @ weight_in, 0) @ weight_out) for h in make_code_vectors()]
-    found = head.code_vectors(np.arange(IDENTITIES), torch.device("cpu")).detach().numpy()
+    found = head.place(torch.from_numpy(make_code_vectors())).detach().numpy()
     np.testing.assert_allclose(found, vectors, atol=1e-5)
     without_map = settings(negatives=1000, gamma=1.0, code_weight=0.0)
     plain = GifHead(make_codes(), np.stack(vectors).astype(np.float32), without_map, num_values=RANGE)
@@ -298,9 +306,11 @@ def test_mapped_code_vectors_are_as_defined_and_stand_in_for_the_frozen_ones() -
     assert head(features, labels).loss.item() == pytest.approx(plain(features, labels).loss.item(), rel=1e-5)
 
 
-def test_without_negatives_there_is_no_map() -> None:
-    assert "map_in_DW" in make_head(code_map=9, negatives=1).state_dict()
-    assert "map_in_DW" not in make_head(code_map=9).state_dict()
+def test_without_negatives_code_vectors_are_frozen_and_nothing_else_is_accepted() -> None:
+    assert TrainingConfig(negatives=0).code_vectors == "frozen"
+    assert TrainingConfig(negatives=1).code_vectors != "frozen"
+    with pytest.raises(ValueError, match=r"mapped code vectors need negatives.*frozen, as in the paper"):
+        TrainingConfig(negatives=0, code_vectors="mapped")
 
 
 def test_without_negatives_the_default_settings_give_the_head_of_the_paper() -> None:

@@ -1,15 +1,23 @@
 """Finding the enrolled: the ways agree where they must, and the threshold keeps its promise."""
 
+import json
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.heads import TokenHeads
-from gif_core.recognition import METHODS, Gallery, Method, measure_open_set
+from gif_core.recognition import METHODS, Gallery, Method, measure_open_set, open_gallery
 from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import Candidates
 from gif_core.recognition.open_set import calibrate
-from gif_core.tokenization import CodeShape, unpack_codes
+from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
+from schemas.files import CODE_VECTORS_FILE, HEAD_FILE, MODEL_FILE
+from schemas.stages import StageName
 
 SHAPE, IDENTITIES, DIM = CodeShape(3, 5), 90, 16
 
@@ -131,3 +139,30 @@ def test_metrics_of_an_open_set_are_those_counted_by_hand() -> None:
     assert found.fpir_of_others == 0.25, "0.5 is above the highest of the other person's, 0.3; 0.3 is below 0.5"
     alone = measure_open_set(enrolled, unknown, np.array([0, 1, 2, 1]), np.array([7, 7, 7, 7]), fpir=0.25)
     assert alone.fpir_of_others is None, "there is nobody else by whom the threshold could be set"
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_gallery_goes_by_the_code_vectors_that_the_model_has_learned_if_it_has_any(
+    tmp_path: Path, learned: bool
+) -> None:
+    store, gallery, rng = ArtifactStore(str(tmp_path)), make_gallery(), np.random.default_rng(5)
+    first, last = (unit(rng.standard_normal((IDENTITIES, DIM))) for _ in range(2))
+    shape = {"length": SHAPE.length, "vocab_size": SHAPE.vocab_size, "embedding_dim": DIM}
+    model = json.dumps({"head": "gif", "settings": {"code_vectors": "frozen"}, **shape})
+    table = pa.table(
+        {"identity_id": range(IDENTITIES), "label": map(str, range(IDENTITIES)), "num_samples": [1] * IDENTITIES}
+    )
+    made: dict[StageName, Artifact] = {}
+    for stage in ("separation", "tokenization", "training"):
+        with store.draft(store.ref(stage, "a" * 64), {}, {}) as draft:
+            if stage == "tokenization":
+                write_code_table(draft.folder, gallery.tree.codes_NL, SHAPE, table)
+            if stage == "training":
+                save_file(gallery.heads.state_dict(), draft.folder / HEAD_FILE)
+                (draft.folder / MODEL_FILE).write_text(model)
+            if stage == "separation" or (stage == "training" and learned):
+                vectors = torch.from_numpy(first if stage == "separation" else last)
+                save_file({"code_vectors": vectors}, draft.folder / CODE_VECTORS_FILE)
+            made[stage] = store.open(store.publish(draft))
+    opened = open_gallery(made, beam=8, device=torch.device("cpu"))
+    np.testing.assert_array_equal(opened.vectors_ND, last if learned else first)

@@ -59,9 +59,15 @@ def in_the_forward_pass(call: Callable[..., None]) -> Any:
     [
         (in_the_forward_pass, {}, 6),
         (in_the_forward_pass, {"head": "partial_fc", "sample_rate": 0.4}, 6),
-        (register_optimizer_step_pre_hook, {}, 7),
+        (register_optimizer_step_pre_hook, {"code_vectors": "mapped"}, 7),
+        (register_optimizer_step_pre_hook, {}, 4),
     ],
-    ids=["in the forward pass", "with rows lent to the optimizer", "in the optimizer's step"],
+    ids=[
+        "in the forward pass",
+        "with rows lent to the optimizer",
+        "in the optimizer's step",
+        "in that of code vectors, which doubles the calls",
+    ],
 )
 def test_an_interrupt_in_the_middle_of_a_step_leaves_a_checkpoint_from_which_it_ends_where_it_would_have(
     files: Path,

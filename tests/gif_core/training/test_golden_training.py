@@ -28,6 +28,10 @@ SHORTER = {"gif with weight decay, momentum and clipping": 30}
 CASES: dict[str, dict[str, object]] = {
     "gif": {},
     "gif as the paper has it": {"negatives": 0},
+    "gif with mapped code vectors": {"code_vectors": "mapped"},
+    "gif with few living code vectors of many": {"negatives": 4},
+    "gif with negatives from other images": {"sample_negatives": 64},
+    "cosface from code vectors": {"head": "cosface", "scale": 8, "rows_from": "code_vectors"},
     "arcface": {"head": "arcface", "scale": 8},
     "partial_fc": {"head": "partial_fc", "scale": 8},
     "gif with weight decay, momentum and clipping": REGULARISED,

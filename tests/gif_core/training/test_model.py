@@ -35,7 +35,7 @@ def describe(folder: Path, config: TrainingConfig) -> Path:
     "config",
     [
         TrainingConfig(),
-        TrainingConfig(scale=7, hidden_layers=1, code_map=5),
+        TrainingConfig(scale=7, hidden_layers=1, map_width=5),
         TrainingConfig(negatives=0, hidden_layers=0),
     ],
     ids=["default", "mapped", "paper"],
@@ -55,7 +55,7 @@ def test_heads_that_are_read_back_see_codes_and_place_vectors_as_in_training(
     z = F.normalize(torch.randn(6, DIM), dim=1)
     with torch.no_grad():
         assert torch.equal(found.token_logits(z), trained.token_logits(z))
-        placed = trained.code_vectors(np.arange(9), torch.device("cpu"))
+        placed = trained.place(torch.from_numpy(vectors))
         assert torch.equal(found.place(torch.from_numpy(vectors)), placed)
 
 

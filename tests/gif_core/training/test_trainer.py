@@ -316,3 +316,13 @@ def test_labels_beyond_the_codes_are_refused(make_faces: Callable[..., Faces]) -
 def test_a_single_image_is_refused(make_faces: Callable[..., Faces]) -> None:
     with pytest.raises(ValueError, match="two images"):
         run(make_faces(draw_faces(identities=1, samples=1)), make_config())
+
+
+@pytest.mark.parametrize("head", ["gif", "cosface", "partial_fc"])
+def test_images_of_others_add_their_term_to_the_loss_of_any_head(faces: Faces, head: str) -> None:
+    settings = {"head": head, "sample_negatives": 32}
+    watched, pushed = (metrics(run(faces, make_config(**settings, sample_weight=weight))) for weight in (0.0, 2.0))
+    assert watched[0]["loss_samples"] == pushed[0]["loss_samples"]
+    assert pushed[0]["loss"] == pytest.approx(watched[0]["loss"] + 2.0 * pushed[0]["loss_samples"], rel=1e-5)
+    assert pushed[1]["loss_samples"] != watched[1]["loss_samples"], "it has moved the weights"
+    assert "loss_samples" not in metrics(run(faces, make_config(head=head, epochs=1)))[0]

@@ -34,13 +34,14 @@ HALF = """
 import sys
 import torch
 sys.path.insert(0, sys.argv[1])
-from test_two_processes import LAYERS, run_layer_of, train_in_parts
+from test_two_processes import LAYERS, run_layer_of, train_in_parts, train_living
 from gif_core.runtime.process_group import join_processes, leave_processes
 rank, folder = int(sys.argv[2]), sys.argv[3]
 group = join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name in LAYERS:
     torch.save(run_layer_of(name, group), f"{folder}/{name}{rank}.pt")
 torch.save(train_in_parts(group), f"{folder}/trained{rank}.pt")
+torch.save(train_living(group), f"{folder}/living{rank}.pt")
 leave_processes()
 """
 
@@ -103,6 +104,23 @@ def train_in_parts(group: ProcessGroup) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in state.model.named_parameters()}
 
 
+def train_living(group: ProcessGroup) -> dict[str, Tensor]:
+    """Losses, code vectors and the state of their optimizer after steps on different halves of the identities."""
+    codes, vectors = np.arange(40).reshape(-1, 1), np.random.default_rng(0).standard_normal((40, 16), np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    settings: dict[str, Any] = {"backbone": "iresnet_tiny", "batch_size": 8, "learning_rate": 1e-5, "negatives": 4}
+    config = TrainingConfig(**settings, code_vectors="living", row_rate=0.1, sample_negatives=12)
+    state = build_state(codes, vectors, config, seed=0, group=group)
+    stepper, losses = Stepper(state, config, group, seed=0, steps=9), []
+    for step in range(4):
+        images = torch.randint(0, 255, (8, 112, 112, 3), generator=torch.manual_seed(step)).to(torch.uint8)
+        labels = torch.randperm(40, generator=torch.manual_seed(step))[:8]
+        stepper.take(Batch(0, images.chunk(group.size)[group.rank], labels.chunk(group.size)[group.rank]))
+        losses.append(stepper.collect()[0]["loss"])
+    head = state.head.state_dict()
+    return {"losses": torch.tensor(losses), **{name: head[name].clone() for name in state.head.row_tensors()}}
+
+
 def start_two(script: str, folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]
@@ -144,6 +162,16 @@ def test_halves_of_a_batch_are_normalised_as_the_whole_batch_is(of_two: Path, na
 def test_a_batch_in_uneven_parts_leaves_both_processes_with_the_same_weights(of_two: Path) -> None:
     one, other = (torch.load(of_two / f"trained{rank}.pt", weights_only=True) for rank in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_living_code_vectors_and_images_of_others_give_two_processes_the_losses_and_rows_of_one(of_two: Path) -> None:
+    one, other = (torch.load(of_two / f"living{rank}.pt", weights_only=True) for rank in range(2))
+    alone = train_living(ProcessGroup(torch.device("cpu")))
+    assert all(torch.equal(one[name], other[name]) for name in one), "both hold the same rows"
+    torch.testing.assert_close(one["losses"], alone["losses"], rtol=1e-4, atol=0)
+    moved = (alone["vectors.squares_M"] > 0).sum()
+    assert moved > 24, "rows of the batch and of the negatives"
+    torch.testing.assert_close(one["vectors.weight_MD"], alone["vectors.weight_MD"], rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize(("store", "code"), [("all identities's", 0), ("of-{rank}", 1)])

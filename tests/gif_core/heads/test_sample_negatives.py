@@ -1,0 +1,88 @@
+"""Features of other images as negatives."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gif_core.heads.sample_negatives import SampleNegatives
+
+DIM, SCALE, MARGIN = 6, 5.0, 0.2
+
+
+def draw(images: int, seed: int) -> torch.Tensor:
+    return torch.randn(images, DIM, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+ROWS = F.normalize(draw(10, 99), dim=1)
+"""The row of each identity."""
+
+
+def slow_loss(features: np.ndarray, labels: list[int], others: list[tuple[np.ndarray, int]]) -> float:
+    total = 0.0
+    for row, label in zip(features, labels, strict=True):
+        cosines = [
+            row @ other / np.linalg.norm(row) / np.linalg.norm(other) for other, whose in others if whose != label
+        ]
+        own = row @ ROWS[label].double().numpy() / np.linalg.norm(row)
+        total += math.log(1 + sum(math.exp(SCALE * (cosine - own + MARGIN)) for cosine in cosines))
+    return total / len(labels)
+
+
+def call(term: SampleNegatives, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    loss: torch.Tensor = term(features, labels, ROWS[labels])
+    return loss
+
+
+def test_the_loss_is_over_images_of_other_identities_in_the_batch_and_in_the_queue() -> None:
+    term = SampleNegatives(4, DIM, scale=SCALE, margin=MARGIN)
+    batches = [(draw(3, seed), labels) for seed, labels in enumerate(([0, 1, 1], [2, 0, 3], [1, 1, 4]))]
+    seen: list[tuple[np.ndarray, int]] = []
+    for features, labels in batches:
+        own = list(zip(features.double().numpy(), labels, strict=True))
+        expected = slow_loss(features.double().numpy(), labels, own + seen[-4:])
+        assert call(term, features, torch.tensor(labels)).item() == pytest.approx(expected, rel=1e-5)
+        seen += own
+
+
+def test_a_batch_of_one_identity_with_an_empty_queue_costs_nothing_and_has_a_gradient() -> None:
+    features = draw(3, 0).requires_grad_()
+    loss = call(SampleNegatives(8, DIM, scale=SCALE, margin=MARGIN), features, torch.tensor([5, 5, 5]))
+    loss.backward()
+    assert loss.item() == 0
+    assert features.grad is not None
+    assert torch.equal(features.grad, torch.zeros(3, DIM))
+
+
+def test_gradients_reach_an_image_through_its_own_feature_only() -> None:
+    term = SampleNegatives(2, DIM, scale=SCALE, margin=MARGIN)
+    features = draw(2, 1).requires_grad_()
+    call(term, features, torch.tensor([0, 1])).backward()
+    z = F.normalize(features.detach(), dim=1)
+    target = (z * ROWS[:2]).sum(dim=1)
+    share = torch.sigmoid(SCALE * ((z * z.flip(0)).sum(dim=1) - target + MARGIN))
+    again = features.detach().clone().requires_grad_()
+    pulled = (F.normalize(again, dim=1) * (z.flip(0) - ROWS[:2])).sum(dim=1)
+    (0.5 * SCALE * share * pulled).sum().backward()
+    assert features.grad is not None
+    torch.testing.assert_close(features.grad, again.grad)
+
+
+def test_a_queue_shorter_than_a_batch_keeps_the_last_features() -> None:
+    term = SampleNegatives(2, DIM, scale=SCALE, margin=MARGIN)
+    call(term, draw(5, 2), torch.arange(5))
+    assert sorted(term.labels_Q.tolist()) == [3, 4]
+
+
+def test_the_queue_goes_on_from_a_saved_state() -> None:
+    whole, first, second = (SampleNegatives(5, DIM, scale=SCALE, margin=MARGIN) for _ in range(3))
+    for term in (whole, first):
+        call(term, draw(3, 3), torch.arange(3))
+    second.load_state_dict(first.state_dict())
+    again = [
+        (call(term, draw(3, 4), torch.arange(3, 6)), call(term, draw(3, 5), torch.arange(6, 9)))
+        for term in (whole, second)
+    ]
+    assert again[0] == again[1]
