@@ -85,7 +85,7 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
     largest = np.full((1, shape.length), shape.vocab_size - 1, np.int32)
     head = build_head(CODES[name], largest, np.zeros((1, DIM), np.float32)).to(device)
     head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
-    head.code_vectors_ND = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
+    head.vectors.vectors_MD = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
     return head
 
 
@@ -94,9 +94,9 @@ def fill(head: Head, labels_B: torch.Tensor, rng: np.random.Generator) -> None:
     if hasattr(head, "codes_NL"):
         rows, largest = labels_B.numpy(), head.classifiers_LVD.shape[1]
         vectors = rng.standard_normal((len(rows), DIM), dtype=np.float32)
-        head.code_vectors_ND[rows] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        head.vectors.vectors_MD[rows] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         head.codes_NL[rows] = rng.integers(0, largest, (len(rows), head.codes_NL.shape[1]))
-        for mapped in (head.code_vectors_ND, head.codes_NL):
+        for mapped in (head.vectors.vectors_MD, head.codes_NL):
             mapped._mmap.madvise(mmap.MADV_DONTNEED)
 
 
