@@ -44,13 +44,18 @@ SECONDS = 2.0
 """Seconds for which a point is repeated in its process."""
 LONG = 10.0
 """A point whose step takes longer than this many seconds is measured once."""
-CODES = {"gif": TrainingConfig(), "paper": TrainingConfig(negatives=0)}
-"""Heads on codes: the project's default, and the paper's loss."""
+CODES = {
+    "gif": TrainingConfig(),
+    "mapped": TrainingConfig(code_vectors="mapped"),
+    "paper": TrainingConfig(negatives=0),
+}
+"""Heads on codes: the project's default, one whose code vectors do not learn by themselves, and the paper's loss."""
 HEADS = {
     "arcface": "ArcFace FC",
     "pfc0.3": "PartialFC 0.3",
     "pfc0.1": "PartialFC 0.1",
     "gif": "GIF",
+    "mapped": "GIF, mapped",
     "paper": "GIF, paper's loss",
 }
 IDENTITIES = (10_000, 100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000)
@@ -82,11 +87,9 @@ def build(name: str, identities: int, length: int | None, folder: Path, device: 
             device
         )
     shape = code_shape(identities, TokenizationConfig(length=length))
-    largest = np.full((1, shape.length), shape.vocab_size - 1, np.int32)
-    head = build_head(CODES[name], largest, np.zeros((1, DIM), np.float32)).to(device)
-    head.codes_NL = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
-    head.vectors.vectors_MD = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
-    return head
+    codes = np.memmap(folder / "codes", np.int32, "w+", shape=(identities, shape.length))
+    vectors = expect_scattered(np.memmap(folder / "vectors", np.float32, "w+", shape=(identities, DIM)))
+    return build_head(CODES[name], codes, vectors, num_values=shape.vocab_size).to(device)
 
 
 def fill(head: Head, labels_B: torch.Tensor, rng: np.random.Generator) -> None:
@@ -122,7 +125,7 @@ def warm_up(device: torch.device) -> None:
 
 def make_step(head: Head, identities: int, device: torch.device) -> Callable[[int], tuple[float, float]]:
     """Run a training step on new identities; return wall-clock and processor seconds."""
-    optimizer = SGD(head.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    optimizer, rows = SGD(head.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4), head.row_optimizer()
     head.attach(optimizer)
     rng, wait = np.random.default_rng(0), torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
@@ -135,7 +138,8 @@ def make_step(head: Head, identities: int, device: torch.device) -> Callable[[in
         head.begin_step(labels_B, number)
         optimizer.zero_grad(set_to_none=True)
         head(features_BD, labels_B).loss.backward()
-        optimizer.step()
+        for each in (optimizer, rows) if rows else (optimizer,):
+            each.step()
         head.end_step()
         wait()
         return time.perf_counter() - clock, time.process_time() - processor

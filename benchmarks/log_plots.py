@@ -5,7 +5,7 @@ import math
 LEFT, TOP, WIDTH, HEIGHT, STEP = 60, 40, 300, 230, 450
 """Size of a panel in the image, and distance between panels."""
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
-COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6", "#2da06f")
+COLOURS = ("#e5534b", "#e8862e", "#a06ee1", "#3b82f6", "#0e7490", "#2da06f")
 
 
 def draw_page(curves: Curves) -> str:

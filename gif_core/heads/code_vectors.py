@@ -68,10 +68,14 @@ class LivingVectors(FrozenVectors):
     sampled_SD: nn.Parameter
 
     def __init__(self, vectors_MD: NDArray[np.floating[Any]], rate: float) -> None:
-        """Copy the vectors; of a copy-on-write mapping only the pages that change are copied, by the system."""
+        """Copy the vectors, unless they are mapped for writing.
+
+        Of a copy-on-write mapping the system copies the pages that change. What is written to any other goes to its
+        file, which may be larger than memory.
+        """
         super().__init__(vectors_MD)
-        is_private = isinstance(vectors_MD, np.memmap) and vectors_MD.mode == "c"
-        own_MD = vectors_MD if is_private else np.array(vectors_MD, np.float32)
+        is_writable = isinstance(vectors_MD, np.memmap) and vectors_MD.mode != "r"
+        own_MD = vectors_MD if is_writable else np.array(vectors_MD, np.float32)
         self.register_buffer("weight_MD", torch.from_numpy(own_MD))
         self.register_buffer("squares_M", torch.zeros(len(vectors_MD)))
         self.sampled_SD = nn.Parameter(torch.empty(0, vectors_MD.shape[1]))
