@@ -38,7 +38,7 @@ class TrainingPolicy(Frozen):
     epochs_share: float = Field(default=0.25, gt=0, le=1)
     """Share of the configured epochs and warm-up steps used for fine-tuning; at least one epoch."""
     learning_rate_share: PositiveFloat = 0.1
-    """Factor on the configured learning rate for fine-tuning."""
+    """Factor on the configured learning rate for fine-tuning, and on that of code vectors."""
 
 
 class PromotionPolicy(Frozen):

@@ -119,6 +119,7 @@ def fine_tune(config: RunConfig, champion: Champion, policy: TrainingPolicy) -> 
         "epochs": max(1, round(given.epochs * policy.epochs_share)),
         "warmup_steps": int(given.warmup_steps * policy.epochs_share),
         "learning_rate": given.learning_rate * policy.learning_rate_share,
+        "row_rate": given.row_rate * policy.learning_rate_share,
     }
     return config.model_copy(update={"training": given.model_copy(update=changes)})
 
