@@ -53,13 +53,13 @@ def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim:
 def size_of_tokens(config: TrainingConfig, shape: CodeShape, dim: int) -> HeadSize:
     """Size of a GIF head on the device: l times (`hidden_layers` of d·d + d, and v·d) (Eq. 7), and the shared map.
 
-    Of living code vectors only the rows of a step are there.
+    Living code vectors are not there; a step has its rows and their gradient.
     """
     learned = shape.length * (config.hidden_layers * (dim * dim + dim) + shape.vocab_size * dim)
     learned += 2 * dim * config.map_width if config.maps_code_vectors(shape.capacity(0)) else 0
     rows = config.batch_size + config.negatives if config.negatives else 0
-    learned += rows * dim if config.code_vectors == "living" else 0
-    return HeadSize(learned, learned, shape.length * shape.vocab_size + rows)
+    lent = 2 * rows * dim if config.code_vectors == "living" else 0
+    return HeadSize(learned, learned + lent, shape.length * shape.vocab_size + rows)
 
 
 def size_of_rows(identities: int, dim: int, sample_rate: float = 1.0) -> HeadSize:

@@ -121,7 +121,8 @@ def test_it_publishes_weights_metrics_events_and_what_they_belong_to(
 ) -> None:
     artifact = run()
     names = [name for name in artifact.names() if not name.startswith("tensorboard/")]
-    assert names == ["backbone.safetensors", "head.safetensors", "metrics.parquet", "model.json"]
+    weights = ["backbone.safetensors", "code_vectors.safetensors", "head.safetensors"]
+    assert names == [*weights, "metrics.parquet", "model.json"]
     assert len(artifact.names("tensorboard/events")) == 1
     known = json.loads(artifact.path("model.json").read_text())
     assert (known["backbone"], known["embedding_dim"], known["length"], known["vocab_size"]) == (
