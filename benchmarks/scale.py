@@ -164,6 +164,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--folder", type=Path, default=Path("scale-runs"), help="for data and finished trainings")
     given = parser.parse_args()
+    if given.world == "photographs" and not (given.faces and given.faces.is_dir()):
+        parser.error("photographs need --faces: a folder with a folder of images per identity")
     given.held_out = given.held_out or (60 if given.world == "photographs" else 1500)
     torch.set_num_threads(given.threads)
     given.folder.mkdir(parents=True, exist_ok=True)
