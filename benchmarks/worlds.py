@@ -29,7 +29,7 @@ from gif_core.training.data.loader import Batch
 from gif_core.training.data.sampler import plan_batches
 from gif_core.training.schedules import learning_rate
 from gif_core.training.step import Stepper
-from gif_core.training.trainer import build_optimizer, build_state
+from gif_core.training.trainer import build_optimizer, build_state, common_parameters
 from schemas.embedding import EmbeddingConfig
 from schemas.separation import SeparationConfig
 from schemas.tokenization import TokenizationConfig
@@ -90,11 +90,17 @@ def split_world(world: World, held_out: int, seed: int, cache: Path | None = Non
 
 def code_vectors(world: World, train: NDArray[np.int64], labels: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
     """H of these images' identities."""
+    means = mean_vectors(world, train, labels)
+    config = SeparationConfig(batch_size=min(2048, len(means)), epochs=30 if len(means) < 20_000 else 3)
+    vectors, _ = separated(project(means, world.dimension), config, seed=seed)
+    return vectors.numpy()
+
+
+def mean_vectors(world: World, train: NDArray[np.int64], labels: NDArray[np.int64]) -> Tensor:
+    """The mean encoder feature of every identity (Eq. 3)."""
     unit = F.normalize(torch.from_numpy(world.encoded[train]), dim=1)
     sums = torch.zeros(int(labels.max()) + 1, unit.shape[1]).index_add_(0, torch.from_numpy(labels), unit)
-    config = SeparationConfig(batch_size=min(2048, len(sums)), epochs=30 if len(sums) < 20_000 else 3)
-    vectors, _ = separated(project(F.normalize(sums, dim=1), world.dimension), config, seed=seed)
-    return vectors.numpy()
+    return F.normalize(sums, dim=1)
 
 
 def project(vectors: Tensor, dimension: int) -> Tensor:
@@ -226,8 +232,7 @@ class VectorWorld:
         model = perceptron(self.inputs, self.hidden, self.dimension).train()
         head = build_head(config, split.codes, split.vectors, seed=seed)
         rows = head.row_optimizer()
-        common = [each for name, each in head.named_parameters() if not (rows and name.endswith("sampled_SD"))]
-        peaks = {build_optimizer([*model.parameters(), *common], config): config.learning_rate}
+        peaks = {build_optimizer([*model.parameters(), *common_parameters(head)], config): config.learning_rate}
         head.attach(next(iter(peaks)))
         peaks |= {rows: config.row_rate} if rows else {}
         steps = config.epochs * (len(split.train) // config.batch_size)

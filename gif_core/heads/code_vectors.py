@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gif_core.runtime import to_device
+
 SMALLEST: Final = 1e-12
 """Lower bound of the norms that divide."""
 
@@ -139,8 +141,3 @@ class RowWiseAdagrad(Optimizer):
         moved_SD = rows_SD - self.param_groups[0]["lr"] * tangential_SD / squares_S.sqrt().clamp_min(SMALLEST)[:, None]
         rows_SD.copy_(nn.functional.normalize(moved_SD, dim=1))
         self.vectors.squares_M[used_S] = squares_S.to(self.vectors.squares_M.device)
-
-
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a host tensor to the device without waiting for it."""
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gif_core.heads.base import Head, HeadOutput
-from gif_core.heads.code_vectors import FrozenVectors, LivingVectors, to_device
+from gif_core.heads.code_vectors import FrozenVectors, LivingVectors
 from gif_core.heads.sharded_softmax import gather
 from gif_core.heads.token_heads import TokenHeads
+from gif_core.runtime import to_device
 from schemas.training import TokenWeights, TrainingConfig
 
 NEGATIVES: Final = 507

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gif_core.heads.code_vectors import to_device
 from gif_core.heads.sharded_softmax import gather
+from gif_core.runtime import to_device
 
 NOBODY: Final = -1
 """Label of places in the queue that are still empty."""

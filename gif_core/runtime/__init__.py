@@ -79,12 +79,13 @@ __all__ = [
     "set_name",
     "size",
     "thousands",
+    "to_device",
     "unit_rows",
     "with_log_fields",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.runtime.devices import check_gpus, own_device, pick_device
+    from gif_core.runtime.devices import check_gpus, own_device, pick_device, to_device
     from gif_core.runtime.distribution import CONSTRAINTS, DISTRIBUTION, install_command, install_extra_command
     from gif_core.runtime.formatting import (
         decimal,

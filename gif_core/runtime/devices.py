@@ -1,4 +1,7 @@
-"""Choosing the device of a process. It is chosen once, by the caller; computations follow the device of their input."""
+"""Choosing the device of a process, and copying to it.
+
+It is chosen once, by the caller; computations follow the device of their input.
+"""
 
 import fcntl
 import os
@@ -64,3 +67,8 @@ def claim_one(names: Sequence[str]) -> int:
         _claims.append(file)
         return number
     return os.getpid() % len(names)
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy a host tensor to the device without waiting for it."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

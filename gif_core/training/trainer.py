@@ -166,7 +166,7 @@ def build_state(
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     head = head.to(group.device)
-    optimizer = build_optimizer([*model.parameters(), *_common_parameters(head)], config)
+    optimizer = build_optimizer([*model.parameters(), *common_parameters(head)], config)
     head.attach(optimizer)
     return TrainingState(model, head, optimizer, GradScaler(group.device.type, enabled=config.precision == "fp16"))
 
@@ -179,7 +179,7 @@ def build_optimizer(parameters: Sequence[nn.Parameter], config: TrainingConfig) 
     return SGD(learned, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
 
 
-def _common_parameters(head: Head) -> list[nn.Parameter]:
+def common_parameters(head: Head) -> list[nn.Parameter]:
     """The parameters of a head that it does not move itself."""
     rows = head.row_optimizer()
     own = {id(parameter) for group in rows.param_groups for parameter in group["params"]} if rows else set()

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 
 from gif_core.tokenization import code_shape, draw_codes
 from schemas.tokenization import TokenizationConfig
@@ -22,7 +20,7 @@ from schemas.training import TrainingConfig
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from pair_histograms import count_pairs, measure
-from worlds import Split, VectorWorld, split_world
+from worlds import Split, VectorWorld, mean_vectors, split_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.usefixtures("one_thread")]
 IDENTITIES, HELD_OUT, IMAGES, SEEDS = 4000, 800, 6, 2
@@ -45,7 +43,11 @@ def tar() -> Callable[..., float]:
     def mean(settings: tuple[tuple[str, object], ...], codes: str, vectors: str) -> float:
         config = TrainingConfig.model_validate(COMMON | dict(settings))
         given = split if codes == "structured" else replace(split, codes=atomic_codes(len(split.vectors)))
-        given = given if vectors == "separated" else replace(given, vectors=encoder_vectors(world, split))
+        given = (
+            given
+            if vectors == "separated"
+            else replace(given, vectors=mean_vectors(world, split.train, split.labels).numpy())
+        )
         found = [count_pairs(world.train(given, config, seed), split.test_labels) for seed in range(SEEDS)]
         return float(np.mean([measure(each, (1e-3,), np.ones((1, HELD_OUT)))[0, 1] for each in found]))
 
@@ -59,12 +61,6 @@ def tar() -> Callable[..., float]:
 
 def atomic_codes(people: int) -> np.ndarray:
     return draw_codes(people, code_shape(people, TokenizationConfig()), seed=0)
-
-
-def encoder_vectors(world: VectorWorld, split: Split) -> np.ndarray:
-    unit = F.normalize(torch.from_numpy(world.encoded[split.train]), dim=1)
-    sums = torch.zeros(len(split.vectors), unit.shape[1]).index_add_(0, torch.from_numpy(split.labels), unit)
-    return F.normalize(sums, dim=1).numpy()
 
 
 def test_few_negatives_of_many_suffice(tar: Callable[..., float]) -> None:
