@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images.checks import END, MARKER, BadImageError, ImageLimits, JpegHeader, check_decodes, check_image
+from gif_core.images.bounds import END, MARKER, BadImageError, ImageLimits
+from gif_core.images.checks import JpegHeader, check_decodes, check_image
 
 IS_MARKER: Final = np.array([MARKER.match(bytes([0xFF, value])) is not None for value in range(256)])
 """Whether 0xFF followed by this byte ends JPEG image data."""

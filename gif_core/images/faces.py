@@ -30,10 +30,14 @@ def decode(content: bytes | memoryview, size: int = IMAGE_SIZE) -> NDArray[np.ui
 
 def decode_array(encoded: NDArray[np.uint8], size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
     """Like `decode`, for bytes in an array."""
-    image = decode_whole(encoded)
-    if image.shape[:2] != (size, size):
-        image = np.asarray(cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
-    return image
+    return fit(decode_whole(encoded), size)
+
+
+def fit(image_HWC: NDArray[np.uint8], size: int = IMAGE_SIZE) -> NDArray[np.uint8]:
+    """Resize an image to `size` × `size`, unless it has that size."""
+    if image_HWC.shape[:2] == (size, size):
+        return image_HWC
+    return np.asarray(cv2.resize(image_HWC, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def decode_whole(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:

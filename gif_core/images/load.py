@@ -1,4 +1,4 @@
-"""Loading faces from untrusted image files: the declared size is checked before decoding."""
+"""Loading faces from untrusted image files: the cost of decoding is checked before decoding."""
 
 # Shapes: B images of a batch, 5 landmarks, 2 coordinates, H height, W width, C channels.
 
@@ -10,19 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.images.alignment import align
-from gif_core.images.checks import ImageLimits, check_size
-from gif_core.images.faces import IMAGE_SIZE, decode, decode_whole
+from gif_core.images.bounds import BadImageError, ImageLimits, check_bounds
+from gif_core.images.faces import IMAGE_SIZE, decode_whole, fit
 
 LIMITS: Final = ImageLimits(smallest=1, largest=2**13)
-"""Photographs of 48 megapixels are within the limits; a decoded image takes at most 200 MB."""
+"""Photographs of 48 megapixels are within the limits; a decoded image takes at most 150 MB."""
+
+
+def decode_bounded(content: bytes, limits: ImageLimits = LIMITS) -> NDArray[np.uint8]:
+    """Decode an image file from outside to RGB in its own size; BadImageError if it is too costly or damaged."""
+    check_bounds(content, limits)
+    try:
+        return decode_whole(np.frombuffer(content, np.uint8))
+    except ValueError as error:
+        raise BadImageError(f"cannot be decoded: {error}") from None
 
 
 def read_face(content: bytes, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:
     """Decode to RGB, 112×112: aligned by five landmarks, or resized without them; ValueError if that fails."""
-    check_size(content, LIMITS)
-    if points_52 is None:
-        return decode(content)
-    return align(decode_whole(np.frombuffer(content, np.uint8)), points_52)
+    image_HWC = decode_bounded(content)
+    return fit(image_HWC) if points_52 is None else align(image_HWC, points_52)
 
 
 def read_face_file(path: Path, points_52: NDArray[np.float64] | None = None) -> NDArray[np.uint8]:

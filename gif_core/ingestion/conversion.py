@@ -56,6 +56,11 @@ class IngestionStep:
     bytes: int
 
 
+def image_limits(config: IngestionConfig) -> ImageLimits:
+    """The limits of images that the settings allow."""
+    return ImageLimits(config.smallest_side, config.largest_side)
+
+
 def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
     """The content of the sources, for the key: it changes when a source grows, not when it is moved."""
     return [reader.describe() for reader in readers]
@@ -88,8 +93,7 @@ class Ingestion:
     def __init__(self, config: IngestionConfig, catalogue: Catalogue, folder: Path, base: Base) -> None:
         """Plan the splits; finished shards of an earlier attempt count as done."""
         self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
-        limits = ImageLimits(config.smallest_side, config.largest_side)
-        self.check = BlockChecker(limits, decode_all=config.decode_all)
+        self.check = BlockChecker(image_limits(config), decode_all=config.decode_all)
         self.known = base.known_identities(catalogue)
         self.wanted_R = base.wanted(catalogue)
         self.held_over = self._held_over()

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import ArtifactStore, Draft, Inputs
-from gif_core.ingestion.conversion import SourceChangedError, describe_readers, ingest
+from gif_core.ingestion.conversion import SourceChangedError, describe_readers, image_limits, ingest
 from gif_core.ingestion.incremental import Base, open_base
 from gif_core.readers import open_reader
 from gif_core.runtime import Progress, Rate, Ticker
@@ -19,7 +19,7 @@ STORE_SECONDS: Final = 0.2
 
 def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, None, None]:
     """Convert the faces of all sources, and begin to store shards while others are written."""
-    readers = [open_reader(source) for source in config.ingestion.sources]
+    readers = [open_reader(source, image_limits(config.ingestion)) for source in config.ingestion.sources]
     if describe_readers(readers) != draft.settings["sources"]:
         raise SourceChangedError("the sources changed while the run began: run it again")
     store = ArtifactStore(config.store)

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from gif_core.images import (
     IMAGE_ENDINGS,
     LARGEST_IMAGE,
+    LIMITS,
     BadImageError,
     ImageLimits,
     Landmarks,
     SourceFile,
     align,
     check_image,
+    decode_bounded,
     read_landmarks,
 )
 from gif_core.readers.base import Content, Fault, is_text, printable
@@ -84,8 +86,9 @@ class FolderReader:
     threads: int | None = None
     in_any_order = True
 
-    def __init__(self, source: FolderSource) -> None:
-        """Check that the folder exists; it is listed on first access."""
+    def __init__(self, source: FolderSource, limits: ImageLimits = LIMITS) -> None:
+        """Check that the folder exists; it is listed on first access. `limits` hold for images that are aligned."""
+        self.limits = limits
         self.fs, self.root = fsspec.url_to_fs(source.path, use_listings_cache=False)
         if not self.fs.isdir(self.root):
             raise FileNotFoundError(f"ingestion.sources: there is no folder {source.path}")
@@ -140,7 +143,7 @@ class FolderReader:
                 if size > LARGEST_IMAGE:
                     raise BadImageError(f"too large: a file of {size} bytes")
                 content = self._read_file(f"{self.root}/{name}")
-                yield _align(content, name, self.landmarks) if self.landmarks else content
+                yield _align(content, name, self.landmarks, self.limits) if self.landmarks else content
             except (FileNotFoundError, PermissionError) as error:
                 yield BadImageError(f"cannot be read: {error.strerror or error}")
             except BadImageError as error:
@@ -157,20 +160,20 @@ def _unreadable(name: str) -> Fault:
     return Fault(printable(name), "its name is not UTF-8")
 
 
-def _align(content: bytes, name: str, landmarks: Landmarks) -> bytes:
+def _align(content: bytes, name: str, landmarks: Landmarks, limits: ImageLimits) -> bytes:
     points_52 = landmarks.points.get(name)
     if points_52 is None:
         raise BadImageError("no landmarks for this image")
-    check_image(content, ImageLimits(1, 2**14))
-    image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
-    if image is None:
-        raise BadImageError("cannot be decoded")
+    check_image(content, limits)
+    image_HWC = decode_bounded(content, limits)
     try:
-        face = align(np.asarray(image, np.uint8), points_52)
+        face_HWC = align(image_HWC, points_52)
     except ValueError as error:
         raise BadImageError(f"its landmarks cannot be used: {error}") from None
-    encoded: bytes = cv2.imencode(".jpg", face, [cv2.IMWRITE_JPEG_QUALITY, ALIGNED_QUALITY])[1].tobytes()
-    return encoded
+    encoded = cv2.imencode(
+        ".jpg", cv2.cvtColor(face_HWC, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, ALIGNED_QUALITY]
+    )[1]
+    return bytes(encoded.tobytes())
 
 
 def _list_identities(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gif_core.images import Images, Landmarks, SourceFile, read_face, read_face_file
-from gif_core.images.load import LIMITS
 from gif_core.protocols.sets import EvaluationFiles, IjbImages
 from gif_core.protocols.sets.files import EvaluationFileError
 from gif_core.protocols.sets.ijb import IjbFaces
@@ -61,11 +60,6 @@ def test_an_image_that_declares_too_much_is_refused_by_name_wherever_it_is(tmp_p
             images.load(np.array([0]))
     with pytest.raises(EvaluationFileError, match=rf"lfw\.bin, image 1: {words}"):
         EncodedImages("lfw.bin", [png_of(8), content]).load(np.array([0, 1]))
-
-
-def test_the_largest_side_is_that_of_a_good_camera() -> None:
-    assert LIMITS.largest >= 8064
-    assert 3 * LIMITS.largest**2 <= 256 * 2**20
 
 
 @pytest.mark.parametrize("points", [None, POINTS])
