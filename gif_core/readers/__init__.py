@@ -3,6 +3,7 @@
 base              Reader and Listing, the interface; faults; numbers of labels
 factory           open_reader: the reader of a configured source
 folder            one sub-folder of images per identity
+local_folder      listing a local folder: links, and entries that cannot be listed
 recordio          MXNet RecordIO: labels, `.idx` and `property` files
 recordio_framing  records of RecordIO files: headers, split records, damage
 webdataset        WebDataset: samples of tar files
@@ -26,13 +27,17 @@ __all__ = [
     "RecordIOReader",
     "SyntheticReader",
     "TableReader",
+    "UnfoldingBound",
+    "UnreadableTableError",
     "WebDatasetReader",
     "open_reader",
+    "read_batches",
     "readable",
 ]
 
 if TYPE_CHECKING:
     from gif_core.readers.base import Reader
+    from gif_core.readers.columns import UnfoldingBound, UnreadableTableError, read_batches
     from gif_core.readers.factory import open_reader
     from gif_core.readers.folder import FolderReader
     from gif_core.readers.packed import PackedReader

@@ -137,7 +137,7 @@ def _long_name(kind: bytes, content: bytes) -> str:
         return _text(content)
     path, position = "", 0
     while record := PAX_RECORD.match(content, position):
-        end = position + max(int(record.group(1)), record.end() - position)
+        end = min(max(position + int(record.group(1)), record.end()), len(content))
         if record.group(2) == b"path":
             path = _text(content[record.end() : end - 1])
         position = end

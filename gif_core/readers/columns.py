@@ -28,31 +28,69 @@ def read_schema(blob: Blob) -> pa.Schema:
 
 
 def read_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
-    """One column in order; Parquet is decoded in chunks of `rows`, Arrow in the batches of the file."""
-    count = 0
+    """One column in order; Parquet is decoded in chunks of at most `rows`, Arrow in the batches of the file.
+
+    Columns of text and bytes may come as dictionary arrays: whoever reads them unfolds one value at a time.
+    """
+    count, bound = 0, UnfoldingBound(blob.size)
     for chunk in _parquet_column(blob, name, rows) if _is_parquet(blob) else _arrow_column(blob, name):
         count += len(chunk)
         if count > blob.size:
             raise UnreadableTableError("it has more rows than bytes")
-        yield chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+        bound.count(chunk.nbytes)
+        yield chunk
+
+
+class UnfoldingBound:
+    """Limits the bytes that a file decodes to, by its size."""
+
+    def __init__(self, size: int) -> None:
+        """`size`: bytes of the file."""
+        self.most = self.left = LARGEST_IMAGE + MOST_FOLDED * size
+
+    def count(self, decoded: int) -> None:
+        """Subtract decoded bytes; UnreadableTableError if there are too many."""
+        self.left -= decoded
+        if self.left < 0:
+            raise UnreadableTableError(f"it unfolds to more than {self.most} bytes")
+
+
+def read_batches(parquet: pq.ParquetFile, size: int, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `rows` rows of a Parquet file of `size` bytes, with as few rows as its folding demands.
+
+    A dictionary page holds a value once for any number of rows, so the sizes in the file's metadata bound a row, not a
+    batch.
+    """
+    most = LARGEST_IMAGE + MOST_FOLDED * size
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        if group.total_byte_size > most:
+            raise UnreadableTableError(f"row group {number} unfolds to {group.total_byte_size} bytes")
+    for number in range(parquet.num_row_groups):
+        some = 1 if _is_folded(parquet.metadata.row_group(number)) else rows
+        yield from parquet.iter_batches(some, row_groups=[number], columns=columns, use_threads=False)
+
+
+def _is_folded(group: Any) -> bool:
+    """Whether a column of the group is compressed as images never are."""
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    return any(chunk.total_uncompressed_size > 2**20 + 4 * chunk.total_compressed_size for chunk in chunks)
 
 
 def _is_parquet(blob: Blob) -> bool:
     return blob.path.endswith(".parquet")
 
 
-def _open_parquet(blob: Blob) -> pq.ParquetFile:
-    return pq.ParquetFile(BlobFile(blob), buffer_size=BUFFER, pre_buffer=False)
+def _open_parquet(blob: Blob, *folded: str) -> pq.ParquetFile:
+    """Open a file; columns of text in `folded` are read as dictionary arrays."""
+    return pq.ParquetFile(BlobFile(blob), buffer_size=BUFFER, pre_buffer=False, read_dictionary=list(folded))
 
 
 def _parquet_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
-    parquet = _open_parquet(blob)
-    _find_column(parquet.schema_arrow, name)
-    for number in range(parquet.num_row_groups):
-        size = parquet.metadata.row_group(number).total_byte_size
-        if size > LARGEST_IMAGE + MOST_FOLDED * blob.size:
-            raise UnreadableTableError(f"row group {number} unfolds to {size} bytes")
-    for batch in parquet.iter_batches(rows, columns=[name], use_threads=False):
+    schema = _open_parquet(blob).schema_arrow
+    _find_column(schema, name)
+    folded = [name] if pa.types.is_string(schema.field(name).type) else []
+    for batch in read_batches(_open_parquet(blob, *folded), blob.size, [name], rows):
         yield batch.column(name)
 
 

@@ -2,7 +2,7 @@
 
 # Shapes: R records, 5 landmarks, 2 coordinates.
 
-import os
+import errno
 from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,14 +33,15 @@ from gif_core.images import (
 )
 from gif_core.readers.base import Content, Fault, is_text, printable
 from gif_core.readers.files import fingerprint
+from gif_core.readers.local_folder import Entry, LocalFolder, is_image, is_visible
 from schemas.ingestion import FolderSource
 
 LISTING_THREADS = 16
 ALIGNED_QUALITY = 95
 """JPEG quality of aligned images."""
 
-Entry = tuple[str, int]
-"""A file's name and size."""
+LOST = {errno.EIO, errno.ELOOP, errno.EISDIR, errno.ENAMETOOLONG}
+"""Errors of one local file. Others (no memory, too many open files, a network) are not about the file."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class FolderReader:
         labels: list[str] = []
         faults: list[Fault] = []
         persons, names, sizes = array("i"), [], array("q")
-        for label, entries in _list_identities(self.fs, self.root):
+        for label, entries in self._list(faults):
             images = [(name, size) for name, size in entries if is_text(label + name)]
             if images:
                 persons.extend([len(labels)] * len(images))
@@ -115,6 +116,16 @@ class FolderReader:
             )
         person_R, size_R = np.frombuffer(persons, np.int32), np.frombuffer(sizes, np.int64)
         return FolderListing(labels, person_R, pa.concat_arrays(names), size_R, faults)
+
+    def _list(self, faults: list[Fault]) -> Iterator[tuple[str, list[Entry]]]:
+        """The sub-folders with their images; what cannot be listed becomes a fault."""
+        if not isinstance(self.fs, LocalFileSystem):
+            yield from _list_identities(self.fs, self.root)
+            return
+        folder = LocalFolder(Path(self.root))
+        yield from folder
+        faults += folder.faults
+        folder.warn_of_links()
 
     @cached_property
     def landmarks(self) -> Landmarks | None:
@@ -144,10 +155,17 @@ class FolderReader:
                     raise BadImageError(f"too large: a file of {size} bytes")
                 content = self._read_file(f"{self.root}/{name}")
                 yield _align(content, name, self.landmarks, self.limits) if self.landmarks else content
-            except (FileNotFoundError, PermissionError) as error:
+            except OSError as error:
+                if not self._is_lost(error):
+                    raise
                 yield BadImageError(f"cannot be read: {error.strerror or error}")
             except BadImageError as error:
                 yield error
+
+    def _is_lost(self, error: OSError) -> bool:
+        """Whether an error is about the file itself, which is then quarantined."""
+        is_local = isinstance(self.fs, LocalFileSystem)
+        return isinstance(error, FileNotFoundError | PermissionError) or (is_local and error.errno in LOST)
 
     def _read_file(self, path: str) -> bytes:
         if isinstance(self.fs, LocalFileSystem):
@@ -177,25 +195,13 @@ def _align(content: bytes, name: str, landmarks: Landmarks, limits: ImageLimits)
 
 
 def _list_identities(fs: Any, root: str) -> Iterator[tuple[str, list[Entry]]]:
-    """All sub-folders sorted by name with their images; remote ones are listed by several threads."""
-    if isinstance(fs, LocalFileSystem):
-        with os.scandir(root) as found:
-            labels = sorted(entry.name for entry in found if entry.is_dir() and _is_visible(entry.name))
-        for label in labels:
-            yield label, _list_local(Path(root, label))
-        return
+    """All sub-folders sorted by name with their images; they are listed by several threads."""
     folders = [entry["name"].rpartition("/")[2] for entry in fs.ls(root, detail=True) if entry["type"] == "directory"]
-    labels = sorted(filter(_is_visible, folders))
+    labels = sorted(filter(is_visible, folders))
     with ThreadPoolExecutor(LISTING_THREADS) as pool:
         for start in range(0, len(labels), 16 * LISTING_THREADS):
             some = labels[start : start + 16 * LISTING_THREADS]
             yield from zip(some, pool.map(lambda label: _list_remote(fs, f"{root}/{label}"), some), strict=True)
-
-
-def _list_local(folder: Path) -> list[Entry]:
-    with os.scandir(folder) as found:
-        images = [entry for entry in found if _is_image(entry.name) and entry.is_file()]
-        return sorted((entry.name, entry.stat().st_size) for entry in images)
 
 
 def _list_remote(fs: Any, folder: str) -> list[Entry]:
@@ -204,13 +210,4 @@ def _list_remote(fs: Any, folder: str) -> list[Entry]:
         for entry in fs.ls(folder, detail=True)
         if entry["type"] == "file"
     ]
-    return sorted((name, int(size)) for name, size in found if _is_image(name))
-
-
-def _is_visible(name: str) -> bool:
-    """Names that start with a dot belong to the system."""
-    return not name.startswith(".")
-
-
-def _is_image(name: str) -> bool:
-    return _is_visible(name) and name.lower().endswith(IMAGE_ENDINGS)
+    return sorted((name, int(size)) for name, size in found if is_image(name))

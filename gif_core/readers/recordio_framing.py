@@ -4,7 +4,7 @@ A record is `magic, cflag and length, data, padding to 4`. Data that contains th
 there into parts (cflag 1, 2, 3). A face's data is `flag, label, id, id2`, then `flag` more labels, then the image file.
 """
 
-# Shapes: K records of one file.
+# Shapes: K records of one file, H headers in a window.
 
 import struct
 from collections.abc import Iterator
@@ -84,14 +84,14 @@ def scan_records(blob: Blob) -> Iterator[Records | Damage]:
     After damage the scan resumes at the next magic. It is linear in the file's size: parts of a split record that were
     followed are not scanned again.
     """
-    window, position, reach = Window(blob), 0, 0
+    window, position, reach = RecordWindow(blob), 0, 0
     damage: Damage | None = None
     while position < blob.size:
         try:
             records = _regular_records(window, position, reach) or _record_at(window, position)
         except BrokenRecordError as error:
             start, reason = damage[::2] if damage else (position, str(error))
-            position = _next_magic(window, error.resume)
+            position = window.next_header(error.resume)
             damage = Damage(start, position, reason)
             continue
         if damage:
@@ -104,11 +104,58 @@ def scan_records(blob: Blob) -> Iterator[Records | Damage]:
         yield damage
 
 
+class RecordWindow(Window):
+    """A window that locates in one pass the headers at which a record may begin.
+
+    A file of magics alone has a header at every word: judging them one by one takes minutes.
+    """
+
+    def __init__(self, blob: Blob) -> None:
+        """Nothing is read yet."""
+        super().__init__(blob)
+        self.located = (0, 0)
+        self.header_H = np.empty(0, np.int64)
+        """Positions in the file of the headers in the window, sorted."""
+
+    def next_header(self, position: int) -> int:
+        """The next header from `position` on that `_record_at` may accept, or the end of the file."""
+        while position < self.blob.size:
+            self.at(position, 4)
+            self._locate()
+            place = int(np.searchsorted(self.header_H, position))
+            if place < len(self.header_H):
+                return int(self.header_H[place])
+            position = max(position + 4, (self.start + len(self.content)) & ~3)
+        return self.blob.size
+
+    def _locate(self) -> None:
+        if self.located == (self.start, len(self.content)):
+            return
+        self.located = (self.start, len(self.content))
+        first = -self.start % 4
+        words = np.frombuffer(self.content, "<u4", max(len(self.content) - first, 0) // 4, first)
+        place_H = np.flatnonzero(words == MAGIC)
+        words = np.append(words, np.array([FIRST << 29, 0], "<u4"))  # a header that the window cuts off may begin one
+        position_H = self.start + first + 4 * place_H
+        self.header_H = position_H[self._may_begin(words[place_H + 1], words[place_H + 2], position_H)]
+
+    def _may_begin(
+        self, word_H: NDArray[np.uint32], flag_H: NDArray[np.uint32], position_H: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether each is the header of a first part, or of a whole record whose length and labels fit."""
+        length_H = (word_H & LENGTH).astype(np.int64)
+        fits_H = (length_H >= DATA) & (length_H <= np.minimum(LARGEST_IMAGE, self.blob.size - position_H - 8))
+        labels_H = (DATA + 4 * flag_H.astype(np.int64) <= length_H) | (position_H + 12 > self.start + len(self.content))
+        kind_H = word_H >> 29
+        return np.asarray((kind_H == FIRST) | ((kind_H == WHOLE) & fits_H & labels_H), bool)
+
+
 def _regular_records(window: Window, position: int, reach: int) -> Records | None:
     """The unsplit records from here on, each directly followed by another one within `reach` bytes."""
     begin = window.at(position, HEADER.size)
-    size = _aligned(8 + int.from_bytes(window.content[begin + 4 : begin + 8], "little"))
-    if window.content[begin + size : begin + size + 4] != MAGIC_BYTES:
+    length = int.from_bytes(window.content[begin + 4 : begin + 8], "little")
+    size = _aligned(8 + length)
+    if length < DATA or window.content[begin + size : begin + size + 4] != MAGIC_BYTES:
         return None
     reach = min(max(reach, AHEAD * size), len(window.content) - begin)
     words = np.frombuffer(window.content, "<u4", reach // 4, begin)

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from gif_core.protocols.pairs import Pairs
 from gif_core.protocols.sets.files import EvaluationFileError, EvaluationFiles
 from gif_core.protocols.sets.pair_set import EncodedImages, PairSet
+from gif_core.readers import UnfoldingBound, UnreadableTableError, read_batches
 from schemas.evaluation import PairTableSet
 
 SIDES: Final = ("left", "right")
+ROWS: Final = 64
+"""Rows decoded at a time."""
 
 
 def read_pair_table(given: PairTableSet) -> PairSet:
@@ -41,14 +44,24 @@ def _read_table(address: str, columns: list[str]) -> Any:
             raise EvaluationFileError(
                 f"{address} has no column {missing[0]!r}; its columns are {', '.join(file.schema_arrow.names)}"
             )
-        table = file.read(columns)
-    except (pa.ArrowException, OSError) as error:
+        table = _read_bounded(file, len(content), columns)
+    except (pa.ArrowException, OSError, UnreadableTableError) as error:
         raise EvaluationFileError(f"{address} is not a readable Parquet file: {error}") from None
     for name in columns:
         if table[name].null_count:
             row = int(np.flatnonzero(table[name].is_null().to_numpy())[0])
             raise EvaluationFileError(f"{address}, row {row}, column {name!r}: the value is missing")
     return table
+
+
+def _read_bounded(file: pq.ParquetFile, size: int, columns: list[str]) -> pa.Table:
+    """Read the columns, unless they unfold to far more than the file."""
+    bound, batches = UnfoldingBound(size), []
+    for batch in read_batches(file, size, columns, ROWS):
+        bound.count(batch.nbytes)
+        batches.append(batch)
+    schema = pa.schema([file.schema_arrow.field(name) for name in columns])
+    return pa.Table.from_batches(batches, None if batches else schema)
 
 
 def _images(column: Any, where: str) -> list[bytes]:

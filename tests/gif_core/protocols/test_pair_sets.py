@@ -154,6 +154,14 @@ def test_what_is_wrong_with_a_table_is_reported_with_its_column(
         open_pairs(write_table(tmp_path / "p.parquet", **columns))
 
 
+def test_a_table_of_pairs_that_unfolds_to_a_gigabyte_is_refused(tmp_path: Path) -> None:
+    pairs = pa.table({"left": [bytes(2**20)] * 200, "right": [b"1"] * 200, "same": [True] * 200})
+    pq.write_table(pairs, tmp_path / "p.parquet", compression="zstd", dictionary_pagesize_limit=2**30)
+    assert (tmp_path / "p.parquet").stat().st_size < 2**12
+    with pytest.raises(EvaluationFileError, match=r"p\.parquet is not a readable .* it unfolds to more than"):
+        open_pairs(PairTableSet(path=str(tmp_path / "p.parquet")))
+
+
 def test_row_numbers_beyond_the_images_are_refused(tmp_path: Path) -> None:
     write_table(tmp_path / "images.parquet", image=[png(10)])
     given = write_table(tmp_path / "p.parquet", left=[0], right=[1], same=[True])

@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 import struct
@@ -278,3 +279,52 @@ def test_on_s3_a_missing_folder_is_an_error(s3_url: str) -> None:
         open_reader(RecordIOSource(path=f"{s3_url}/nowhere"))
     with pytest.raises(FileNotFoundError, match=r"holds no RecordIO files"):
         open_reader(RecordIOSource(path=f"{s3_url}/nowhere/*.rec"))
+
+
+def test_a_looping_link_is_quarantined_by_its_name(read_source: Read, tmp_path: Path) -> None:
+    fill(tmp_path, ["a/1.jpg"])
+    (tmp_path / "a/2.jpg").symlink_to(tmp_path / "a/2.jpg")
+    (tmp_path / "b").symlink_to(tmp_path / "b")
+    found = read_source(FolderSource(path=str(tmp_path)))
+    assert [row.name for row in found.rows] == ["a/1.jpg"]
+    reason = f"cannot be read: {os.strerror(errno.ELOOP)}"
+    assert sorted(found.faults) == [("a/2.jpg", reason), ("b", reason)]
+
+
+@pytest.mark.parametrize(("code", "lost"), [(errno.EIO, True), (errno.EMFILE, False)])
+def test_a_read_error_of_one_file_is_quarantined_and_one_of_the_machine_is_not(
+    read_source: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lost: bool
+) -> None:
+    fill(tmp_path, ["a/1.jpg", "a/2.jpg"])
+
+    def fail(path: Path) -> bytes:
+        if path.name == "2.jpg":
+            raise OSError(code, os.strerror(code), str(path))
+        return b"1"
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    if not lost:
+        with pytest.raises(OSError, match="Too many open files"):
+            read_source(FolderSource(path=str(tmp_path)))
+        return
+    found = read_source(FolderSource(path=str(tmp_path)))
+    assert [(row.name, row.image) for row in found.rows] == [
+        ("a/1.jpg", b"1"),
+        ("a/2.jpg", f"cannot be read: {os.strerror(code)}"),
+    ]
+
+
+def test_links_out_of_the_source_are_announced(
+    read_source: Read, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path / "real", ["a/1.jpg"])
+    fill(tmp_path / "data", ["b/1.jpg"])
+    (tmp_path / "data/b/2.jpg").symlink_to(tmp_path / "data/b/1.jpg")
+    with caplog.at_level("WARNING"):
+        read_source(FolderSource(path=str(tmp_path / "data")))
+    assert caplog.text == ""
+    (tmp_path / "data/b/3.jpg").symlink_to(tmp_path / "real/a/1.jpg")
+    with caplog.at_level("WARNING"):
+        read_source(FolderSource(path=str(tmp_path / "data")))
+    assert f"1 links in {tmp_path}/data lead out of it and are followed" in caplog.text
+    assert f"b/3.jpg -> {tmp_path}/real/a/1.jpg" in caplog.text

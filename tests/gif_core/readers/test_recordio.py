@@ -3,6 +3,7 @@ import math
 import os
 import shutil
 import struct
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -418,6 +419,19 @@ def test_the_work_grows_with_the_file_and_no_faster(
     assert sum(pieces) < 5 * len(content)
     assert len(pieces) < len(content) / 8 + 100
     assert len(found.faults) < 3
+
+
+@pytest.mark.parametrize("word", [b"", bytes(4), struct.pack("<I", 12) + bytes(12), struct.pack("<I", 3 << 29)])
+def test_four_megabytes_of_repeated_magics_are_scanned_in_two_seconds(
+    read_source: Read, keep_in_memory: Keep, word: bytes
+) -> None:
+    content = (MAGIC + word) * (2**22 // (4 + len(word)))
+    folder = keep_in_memory({"train.rec": content})
+    start = time.process_time()
+    found = read_source(RecordIOSource(path=folder))
+    assert time.process_time() - start < 2
+    assert len(found.rows) == 0
+    assert len(found.faults) == 1
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the RecordIO files of other projects")

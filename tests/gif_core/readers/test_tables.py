@@ -336,3 +336,53 @@ def test_any_table_is_read_back(
     assert [fault.record for fault in found.faults] == [
         f"a.{ending}#{row}" for row, (_, label) in enumerate(rows) if not label
     ]
+
+
+def folded(count: int, size: int, label: str | int = "ann") -> bytes:
+    """A Parquet file that holds one image and one label for all its rows."""
+    faces = pa.table({"image": pa.array([bytes(size)] * count), "label": pa.array([label] * count)})
+    return encode(faces, "parquet", rows=count, compression="zstd", dictionary_pagesize_limit=2**30)
+
+
+def peak(read: Callable[[], object]) -> int:
+    """Most bytes that pyarrow holds while something is read."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        read()
+    finally:
+        pa.set_memory_pool(before)
+    return int(pool.max_memory())
+
+
+def test_a_parquet_file_of_two_kilobytes_does_not_become_a_gigabyte(keep_in_memory: Keep) -> None:
+    content = folded(500, 2**21)
+    assert len(content) < 2**11
+    reader = open_reader(source(keep_in_memory({"a.parquet": content}), "parquet"))
+    images = reader.read(np.arange(500))
+
+    def read() -> None:
+        with pytest.raises(UnreadableTableError, match=r"a\.parquet: it unfolds to more than \d+ bytes"):
+            assert all(len(image) == 2**21 for image in images if isinstance(image, bytes))
+
+    assert peak(read) < 16 * 2**20
+
+
+def test_a_parquet_file_with_one_long_label_for_all_rows_is_not_unfolded(keep_in_memory: Keep) -> None:
+    content = folded(500, 8, "x" * 2**20)
+    reader = open_reader(source(keep_in_memory({"a.parquet": content}), "parquet"))
+    assert peak(lambda: reader.listing) < 16 * 2**20
+    assert [fault.reason for fault in reader.listing.faults] == ["no label"] * 500
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "file"])
+def test_labels_that_a_dictionary_lists_but_no_row_has_are_no_identities(
+    read_source: Read, keep_in_memory: Keep, kind: str
+) -> None:
+    labels = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2, None]), pa.array(["ann", "bob", "cy"]))
+    ending = "parquet" if kind == "parquet" else "arrow"
+    content = encode(table([b"1", b"2", b"3", b"4"], labels), kind, rows=4)
+    reader = open_reader(source(keep_in_memory({f"a.{ending}": content}), kind))
+    assert reader.listing.labels == ["cy", "ann"]
+    assert len(reader.listing.faults) == 1

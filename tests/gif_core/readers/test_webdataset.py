@@ -128,6 +128,15 @@ def test_names_of_any_length_are_read_in_every_format(
     assert found.faces == [("person", IMAGE), ("q", b"2")]
 
 
+def test_a_pax_record_of_an_absurd_length_ends_at_its_header(read_source: Read, keep_in_memory: Keep) -> None:
+    record = b"99999999999999999999 path=q/b.jpg\n"
+    absurd = header("x", len(record), b"x") + record.ljust(512, b"\0")
+    members = tar({"p/a.jpg": b"1"})[:1024]
+    found = read_source(WebDatasetSource(path=keep_in_memory({"a.tar": absurd + members})))
+    assert len(found.rows) == 1
+    assert found.faults == []
+
+
 def test_a_pax_header_may_hold_anything_else(read_source: Read, keep_in_memory: Keep) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
