@@ -32,9 +32,30 @@ BackboneName = Literal[
     "vit_large",
     "vit_cvlface_base",
 ]
-HeadName = Literal["gif", "arcface", "cosface", "combined_margin", "adaface", "partial_fc"]
+HeadName = Literal[
+    "gif",
+    "arcface",
+    "cosface",
+    "combined_margin",
+    "adaface",
+    "partial_fc",
+    "curricularface",
+    "magface",
+    "broadface",
+]
 SCALES: Final[dict[str, float]] = {"gif": 16.0}
-MARGINS: Final[dict[str, float]] = {"arcface": 0.5, "cosface": 0.4, "partial_fc": 0.4, "adaface": 0.4}
+MARGINS: Final[dict[str, float]] = {
+    "arcface": 0.5,
+    "cosface": 0.4,
+    "partial_fc": 0.4,
+    "adaface": 0.4,
+    "curricularface": 0.5,
+    "magface": 0.45,
+    "broadface": 0.5,
+}
+UNSAMPLED: Final = ("broadface",)
+"""Heads that cannot use a sample of the rows."""
+SAMPLE_RATES: Final[dict[str, float]] = {"partial_fc": 0.3}
 RATES: Final = {"sgd": 0.1, "adamw": 1e-4}
 DECAYS: Final = {"sgd": 1e-4, "adamw": 0.1}
 """Defaults of the paper by optimizer."""
@@ -87,16 +108,25 @@ class TrainingConfig(Frozen):
     """Architecture of the network. The output dimension is that of the code vectors."""
     head: HeadName = "gif"
     """`gif`: the paper's head on identity codes. The others are classifiers with one row per identity, sharded over the
-    processes; `partial_fc` is `cosface` on a sample of the rows in every step."""
+    processes; `partial_fc` is `cosface` with a `sample_rate` of 0.3."""
     scale: PositiveFloat | None = None
     """Scale s of the cosine logits (Eq. 1 and 7); null: 16 for `gif`, 64 for the classifiers."""
     margin: NonNegativeFloat | None = None
-    """Margin of the true class, or of a token's true value in `gif`; null: 0.5 for `arcface`, 0.4 for `cosface`,
+    """Margin of the true class, or of a token's true value in `gif`; null: that of the head's authors, 0.5 for
+    `arcface`, `curricularface` and `broadface`, 0.45 for the shortest features of `magface`, 0.4 for `cosface`,
     `partial_fc` and `adaface`, and 0 for `gif`, as in the paper."""
     margins: tuple[Annotated[float, Field(ge=1)], NonNegativeFloat, NonNegativeFloat] = (1.0, 0.5, 0.0)
     """m1, m2 and m3 of the head `combined_margin`: cos(m1·θ + m2) - m3."""
-    sample_rate: float = Field(default=0.3, gt=0, le=1)
-    """Share of the rows used in a step of `partial_fc`, including those of the batch's identities."""
+    sample_rate: float | None = Field(default=None, gt=0, le=1)
+    """Share of the rows of a classifier used in a step, including those of the batch's identities (PartialFC). It works
+    with any margin but not with `broadface`, whose queue needs all rows. null: 0.3 for `partial_fc`, else 1."""
+    interclass_filter: float | None = Field(default=None, gt=0, lt=1)
+    """Cosine above which another identity's row is taken for the same person under a second label: a classifier then
+    counts it as if it were 0, as insightface does. null: no filter."""
+    norm_weight: NonNegativeFloat = 35.0
+    """Weight λ of the penalty of `magface`, which makes features longer."""
+    queue_size: PositiveInt | None = None
+    """Features of earlier images that `broadface` keeps; null: 32,768."""
     gamma: NonNegativeFloat = 1.0
     """Weight γ of L_AR in Eq. 10; 0: train on codes only."""
     code_weight: NonNegativeFloat = 1.0
@@ -173,6 +203,24 @@ class TrainingConfig(Frozen):
             raise ValueError("combined_margin ignores training.margin: set its three margins in training.margins")
         return self
 
+    @model_validator(mode="after")
+    def _keep_sampling_apart(self) -> Self:
+        if self.sample_rate is not None and self.sample_rate < 1 and self.head in UNSAMPLED:
+            raise ValueError(f"{self.head} cannot sample rows: remove training.sample_rate, or choose another head")
+        return self
+
+    @model_validator(mode="after")
+    def _make_long_features_pay(self) -> Self:
+        """MagFace's condition on λ: below it the loss has no minimum at a finite norm."""
+        slope, squares = 0.35 / 100, 110**2 * 10**2 / (110**2 - 10**2)
+        least = self.scale_of_head * slope * squares
+        if self.head == "magface" and self.norm_weight < least:
+            raise ValueError(
+                f"magface with training.norm_weight={self.norm_weight:g} gives no best length of a feature: "
+                f"set at least {least:.4g} for a scale of {self.scale_of_head:g}"
+            )
+        return self
+
     def maps_code_vectors(self, identities: int) -> bool:
         """Whether code vectors of so many identities go through the shared map."""
         return self.code_vectors == "mapped" or (self.code_vectors == "living" and self.negatives < identities)
@@ -181,6 +229,11 @@ class TrainingConfig(Frozen):
     def scale_of_head(self) -> float:
         """`scale`, or the default of the head."""
         return SCALES.get(self.head, 64.0) if self.scale is None else self.scale
+
+    @property
+    def sample_rate_of_head(self) -> float:
+        """`sample_rate`, or the default of the head."""
+        return SAMPLE_RATES.get(self.head, 1.0) if self.sample_rate is None else self.sample_rate
 
     @property
     def margin_of_head(self) -> float:

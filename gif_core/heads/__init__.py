@@ -8,7 +8,9 @@ code_vectors     H during training: the rows in use, frozen or living, and the o
 shared_map       the learned map of code vectors, shared by all identities
 sample_negatives  features of other images as negatives, for any head
 classifier       per-identity classifiers (Eq. 1) and PartialFC's sampling of rows
-margins          ArcFace, CosFace, SphereFace and AdaFace margins
+margins          ArcFace, CosFace, SphereFace, AdaFace, CurricularFace and MagFace margins
+broadface        BroadFace: rows that also learn from earlier images
+feature_queue    FeatureQueue: features of recent images
 row_sampling     PartialFC: which rows a step uses, and the optimizer's state of them
 sharded_softmax  margin softmax over rows that are divided among processes
 """

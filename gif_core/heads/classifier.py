@@ -1,4 +1,4 @@
-"""Margin softmax with one row per identity (Eq. 1): ArcFace, CosFace, AdaFace and PartialFC."""
+"""Margin softmax with one row per identity (Eq. 1), over all rows or a sample of them (PartialFC)."""
 
 # Shapes: M rows of this process, S rows of a step, P rows of this process in the batch, B images of this process,
 # G images of all processes, D dimensions.
@@ -18,6 +18,7 @@ from gif_core.heads.margins import CombinedMargin
 from gif_core.heads.row_sampling import draw_rows, ensure_step_count, row_states
 from gif_core.heads.sharded_softmax import (
     Targets,
+    count_once,
     gather,
     gather_features,
     margin_softmax,
@@ -56,18 +57,20 @@ class ClassifierHead(Head):
         margin: CombinedMargin,
         scale: float,
         sample_rate: float = 1.0,
+        filter_above: float | None = None,
         seed: int = 0,
         start_ND: NDArray[np.floating[Any]] | None = None,
     ) -> None:
         """Initial rows are a function of the seed and the identity, independent of the number of processes.
 
-        With `start_ND` they are these vectors, as long as random ones are on average.
+        With `start_ND` they are these vectors, as long as random ones are on average. Negatives whose cosine exceeds
+        `filter_above` are likely the same person under two labels and count as if it were 0.
         """
         super().__init__()
         if num_identities < processes():
             raise ValueError(f"{num_identities} identities cannot be divided among {processes()} processes")
         self.num_identities, self.margin, self.scale = num_identities, margin, scale
-        self.sample_rate, self.seed = sample_rate, seed
+        self.sample_rate, self.filter_above, self.seed = sample_rate, filter_above, seed
         self.row_range = own_range(num_identities, own_rank(), processes())
         first, end = self.row_range
         rows_MD = initial_rows(first, end, dim, seed) if start_ND is None else rows_along(start_ND[first:end])
@@ -94,18 +97,49 @@ class ClassifierHead(Head):
         """The loss of the batch of all processes, the same in each; in fp32 even under autocast."""
         with torch.autocast(device_type=features_BD.device.type, enabled=False):
             features_GD = gather_features(features_BD.to(self.weight_MD.dtype))
-            norms_G = torch.linalg.vector_norm(features_GD.detach(), dim=1)
-            self.margin.observe(norms_G)
-            loss, cosine_G, top_G = margin_softmax(
-                F.normalize(features_GD, dim=1),
-                norms_G,
-                self.sampled_SD if self.samples else self.weight_MD,
-                self._find(labels_B),
-                margin=self.margin,
-                scale=self.scale,
-            )
+            targets, labels_G = self._find(labels_B)
+            loss, cosine_G, top_G = self.softmax(features_GD, targets, labels_G)
         accuracy = (self.scale * cosine_G >= top_G).float().mean()
         return HeadOutput(loss, {"accuracy": accuracy, "cosine": cosine_G.mean()})
+
+    def softmax(self, features_GD: Tensor, targets: Targets, labels_G: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss of the batch of all processes, the cosine of each image to its class, and its largest logit."""
+        norms_G = torch.linalg.vector_norm(features_GD, dim=1)
+        self.margin.observe(norms_G.detach())
+        loss, cosine_G, top_G = self.softmax_against(self.rows_in_use, features_GD, targets, norms_G=norms_G)
+        penalty = self.margin.penalty(norms_G)
+        return loss if penalty is None else loss + count_once(penalty), cosine_G, top_G
+
+    def softmax_against(
+        self,
+        rows_MD: Tensor,
+        features_GD: Tensor,
+        targets: Targets,
+        share_G: Tensor | None = None,
+        norms_G: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 1 with this head's margin and scale against these rows; `share_G` weighs the images."""
+        norms_G = torch.linalg.vector_norm(features_GD, dim=1) if norms_G is None else norms_G
+        return margin_softmax(
+            F.normalize(features_GD, dim=1),
+            norms_G if self.margin.learns_norms else norms_G.detach(),
+            rows_MD,
+            targets,
+            margin=self.margin,
+            scale=self.scale,
+            filter_above=self.filter_above,
+            share_G=share_G,
+        )
+
+    @property
+    def rows_in_use(self) -> Tensor:
+        """The rows of a step: all of this process, or those that were drawn."""
+        return self.sampled_SD if self.samples else self.weight_MD
+
+    @property
+    def largest_share(self) -> int:
+        """The largest number of rows that any process holds."""
+        return -(-self.num_identities // processes())
 
     def attach(self, optimizer: Optimizer) -> None:
         """With sampling, allocate buffers for the optimizer's state of every row."""
@@ -146,22 +180,27 @@ class ClassifierHead(Head):
     @torch.no_grad()
     def rows_of(self, labels_B: Tensor) -> Tensor:
         """The unit rows of these identities, which other processes may hold."""
-        targets, weight_SD = self._find(labels_B), self.sampled_SD if self.samples else self.weight_MD
-        rows_GD = F.normalize(weight_SD[targets.place_G], dim=1) * targets.mine_G[:, None]
+        targets, _ = self._find(labels_B)
+        rows_GD = F.normalize(self.rows_in_use[targets.place_G], dim=1) * targets.mine_G[:, None]
         begin = own_rank() * len(labels_B)
         return sum_of_processes(rows_GD)[begin : begin + len(labels_B)]
 
-    def _find(self, labels_B: Tensor) -> Targets:
-        """Where the true classes of all processes' images are among this process's rows of the step."""
+    def places_of(self, labels_G: Tensor) -> Targets:
+        """Where these classes are among all of this process's rows; nowhere for a label below 0."""
         first, end = self.row_range
-        labels_G = gather(labels_B.to(self.weight_MD.device, non_blocking=True))
         mine_G = (labels_G >= first) & (labels_G < end)
-        place_G = (labels_G - first).clamp(0, end - first - 1)
+        return Targets((labels_G - first).clamp(0, end - first - 1), mine_G)
+
+    def _find(self, labels_B: Tensor) -> tuple[Targets, Tensor]:
+        """Where the true classes of all processes' images are among this process's rows of the step; and the labels."""
+        labels_G = gather(labels_B.to(self.weight_MD.device, non_blocking=True))
+        targets = self.places_of(labels_G)
         if not self.samples:
-            return Targets(place_G, mine_G)
+            return targets, labels_G
         if self._rows_S is None or not np.isin(labels_B.numpy(), self._labels).all():
             raise RuntimeError("call begin_step before a batch, with all of its identities")
-        return Targets(torch.searchsorted(self._rows_S, place_G).clamp(max=len(self._rows_S) - 1), mine_G)
+        place_G = torch.searchsorted(self._rows_S, targets.place_G).clamp(max=len(self._rows_S) - 1)
+        return Targets(place_G, targets.mine_G), labels_G
 
 
 def rows_along(vectors_MD: NDArray[np.floating[Any]]) -> Tensor:

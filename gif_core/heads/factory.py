@@ -2,17 +2,21 @@
 
 # Shapes: N identities, D dimensions, L code length.
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.heads.base import Head
+from gif_core.heads.broadface import BroadFaceHead
 from gif_core.heads.classifier import ClassifierHead
 from gif_core.heads.gif import GifHead
-from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
+from gif_core.heads.margins import AdaptiveMargin, CombinedMargin, CurricularMargin, MagnitudeMargin
 from gif_core.heads.sample_negatives import SampleNegatives
 from schemas.training import TrainingConfig
+
+BROADFACE_QUEUE: Final = 32_768
+"""Length of BroadFace's queue as its authors have it."""
 
 
 def build_head(
@@ -32,14 +36,8 @@ def build_head(
         num_values = num_values or int(codes_NL.max()) + 1
         head = GifHead(codes_NL, code_vectors_ND, config, num_values=num_values, seed=seed)
     else:
-        head = ClassifierHead(
-            *code_vectors_ND.shape,
-            margin=build_margin(config),
-            scale=config.scale_of_head,
-            sample_rate=config.sample_rate if config.head == "partial_fc" else 1.0,
-            seed=seed,
-            start_ND=code_vectors_ND if config.rows_from == "code_vectors" else None,
-        )
+        start_ND = code_vectors_ND if config.rows_from == "code_vectors" else None
+        head = build_classifier(config, *code_vectors_ND.shape, seed=seed, start_ND=start_ND)
     if config.sample_negatives:
         scale, margin = config.sample_scale, config.sample_margin
         length, dim = config.sample_negatives, code_vectors_ND.shape[1]
@@ -47,12 +45,31 @@ def build_head(
     return head
 
 
+def build_classifier(config: TrainingConfig, num_identities: int, dim: int, **start: Any) -> ClassifierHead:
+    """A classifier with one row per identity."""
+    settings = start | {
+        "margin": build_margin(config),
+        "scale": config.scale_of_head,
+        "sample_rate": config.sample_rate_of_head,
+        "filter_above": config.interclass_filter,
+    }
+    if config.head == "broadface":
+        return BroadFaceHead(num_identities, dim, queue_size=config.queue_size or BROADFACE_QUEUE, **settings)
+    return ClassifierHead(num_identities, dim, **settings)
+
+
 def build_margin(config: TrainingConfig) -> CombinedMargin:
     """The margin of a per-identity classifier."""
-    if config.head == "combined_margin":
-        return CombinedMargin(*config.margins)
-    if config.head == "adaface":
-        return AdaptiveMargin(config.margin_of_head)
-    if config.head == "arcface":
-        return CombinedMargin(1.0, config.margin_of_head, 0.0)
-    return CombinedMargin(1.0, 0.0, config.margin_of_head)
+    margin = config.margin_of_head
+    match config.head:
+        case "combined_margin":
+            return CombinedMargin(*config.margins)
+        case "adaface":
+            return AdaptiveMargin(margin)
+        case "curricularface":
+            return CurricularMargin(margin)
+        case "magface":
+            return MagnitudeMargin(margin, norm_weight=config.norm_weight)
+        case "arcface" | "broadface":
+            return CombinedMargin(1.0, margin, 0.0)
+    return CombinedMargin(1.0, 0.0, margin)

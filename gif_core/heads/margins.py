@@ -1,6 +1,6 @@
-"""Margins on the cosine of the true class (Eq. 1): ArcFace, CosFace, SphereFace and AdaFace."""
+"""Margins on the cosine of the true class (Eq. 1): ArcFace, CosFace, SphereFace, AdaFace, CurricularFace, MagFace."""
 
-# Shapes: G images of the batch of all processes.
+# Shapes: G images of the batch of all processes, M rows of this process.
 
 import math
 from typing import Final
@@ -19,6 +19,11 @@ class CombinedMargin(nn.Module):
     (-1)^k cos(angle) - 2k in the k-th half turn.
     """
 
+    changes_negatives = False
+    """Whether `change_negatives` does anything."""
+    learns_norms = False
+    """Whether gradients go through the norms of features."""
+
     def __init__(self, m1: float, m2: float, m3: float) -> None:
         super().__init__()
         if m1 < 1 or m2 < 0 or m3 < 0:
@@ -27,6 +32,17 @@ class CombinedMargin(nn.Module):
 
     def observe(self, norms_G: Tensor) -> None:
         """Take the feature norms of a batch into account; these margins do not depend on them."""
+
+    def change_negatives(self, cosines_GM: Tensor, target_G: Tensor, own_G: Tensor) -> Tensor:
+        """Change the cosines to other classes in place and return the derivatives of the change.
+
+        `target_G` are the cosines of the true classes with margin, `own_G` those without.
+        """
+        return torch.ones_like(cosines_GM)
+
+    def penalty(self, norms_G: Tensor) -> Tensor | None:
+        """A term of the loss that depends on the norms of features."""
+        return None
 
     def forward(self, cosine_G: Tensor, norms_G: Tensor) -> Tensor:
         """The cosine of the true class with its margin, never above the cosine without."""
@@ -71,3 +87,60 @@ class AdaptiveMargin(CombinedMargin):
         angle_G = torch.acos(cosine_G.clamp(self.EPSILON - 1, 1 - self.EPSILON)) - self.margin * place_G
         angle_G = angle_G.clamp(self.EPSILON, math.pi - self.EPSILON)
         return torch.cos(angle_G) - self.margin * (1 + place_G)
+
+
+class CurricularMargin(CombinedMargin):
+    """CurricularFace: ArcFace's cos(θ + m), and c·(t + c) for the cosine c of each negative above it.
+
+    t is a running mean of the cosines to the true classes: negatives that are hard now count little at the beginning
+    and more towards the end.
+    """
+
+    changes_negatives = True
+    progress: Tensor
+
+    def __init__(self, margin: float, *, pace: float = 0.01) -> None:
+        """`pace` is the weight of a batch in the running mean."""
+        super().__init__(1.0, margin, 0.0)
+        self.pace = pace
+        self.register_buffer("progress", torch.tensor(0.0))
+
+    @torch.no_grad()
+    def change_negatives(self, cosines_GM: Tensor, target_G: Tensor, own_G: Tensor) -> Tensor:
+        """Reweigh the hard negatives, with the mean of this batch already in t."""
+        if self.training:
+            self.progress.lerp_(own_G.mean().to(self.progress.dtype), self.pace)
+        hard_GM = cosines_GM > target_G[:, None]
+        slopes_GM = torch.where(hard_GM, self.progress + 2 * cosines_GM, 1.0)
+        cosines_GM.copy_(torch.where(hard_GM, cosines_GM * (self.progress + cosines_GM), cosines_GM))
+        return slopes_GM
+
+
+class MagnitudeMargin(CombinedMargin):
+    """MagFace: cos(θ + m(a)), whose margin grows with the feature's norm a, and a penalty that rewards long features.
+
+    m(a) = m + 0.35·(a - 10)/100 with a clamped to [10, 110]; the penalty is λ·mean(a/110² + 1/a). Images at an angle
+    above π/2 get no margin (the authors' easy margin).
+    """
+
+    SHORTEST: Final = 10.0
+    LONGEST: Final = 110.0
+    RISE: Final = 0.35
+    learns_norms = True
+
+    def __init__(self, margin: float, *, norm_weight: float) -> None:
+        """`margin` is that of the shortest features; `norm_weight` is λ."""
+        super().__init__(1.0, margin, 0.0)
+        self.norm_weight = norm_weight
+
+    def forward(self, cosine_G: Tensor, norms_G: Tensor) -> Tensor:
+        """The cosine of the true class with its margin."""
+        longer_G = norms_G.clamp(self.SHORTEST, self.LONGEST) - self.SHORTEST
+        margin_G = self.m2 + self.RISE * longer_G / (self.LONGEST - self.SHORTEST)
+        margined_G = torch.cos(torch.acos(cosine_G.clamp(-NEAR_ONE, NEAR_ONE)) + margin_G)
+        return torch.where(cosine_G > 0, margined_G, cosine_G)
+
+    def penalty(self, norms_G: Tensor) -> Tensor:
+        """λ·g(a), batch mean."""
+        norms_G = norms_G.clamp(self.SHORTEST, self.LONGEST)
+        return self.norm_weight * (norms_G / self.LONGEST**2 + 1 / norms_G).mean()

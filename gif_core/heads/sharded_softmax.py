@@ -5,7 +5,6 @@ A single process communicates nothing. No function waits for the device.
 
 # Shapes: B images of this process, G images of all processes, M rows of this process, D dimensions.
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -13,10 +12,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gif_core.heads.margins import CombinedMargin
+
 CHUNK: Final = 16_384
 """Rows of a gradient processed at a time."""
-
-MarginFunction = Callable[[Tensor, Tensor], Tensor]
+SUM: Final = dist.ReduceOp.SUM
 
 
 class Targets(NamedTuple):
@@ -49,7 +49,7 @@ def gather(part_B: Tensor) -> Tensor:
 
 def sum_of_processes(share: Tensor) -> Tensor:
     """The sum of all processes' tensors, in place; without gradient."""
-    return _reduce(share, dist.ReduceOp.SUM)
+    return _reduce(share, SUM)
 
 
 def gather_features(features_BD: Tensor) -> Tensor:
@@ -60,12 +60,29 @@ def gather_features(features_BD: Tensor) -> Tensor:
     return gathered_GD
 
 
+def count_once(value: Tensor) -> Tensor:
+    """A term that all processes compute alike from `gather_features`, with a gradient that counts only once."""
+    return value.detach() + (value - value.detach()) / processes()
+
+
 def margin_softmax(
-    z_GD: Tensor, norms_G: Tensor, weight_MD: Tensor, targets: Targets, *, margin: MarginFunction, scale: float
+    z_GD: Tensor,
+    norms_G: Tensor,
+    weight_MD: Tensor,
+    targets: Targets,
+    *,
+    margin: CombinedMargin,
+    scale: float,
+    filter_above: float | None = None,
+    share_G: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Eq. 1, batch mean; and for each image the cosine to its class and the largest logit with margin."""
+    """Eq. 1, batch mean; and for each image the cosine to its class and the largest logit with margin.
+
+    Other classes whose cosine exceeds `filter_above` count as if it were 0. With `share_G`, which sums to 1, the images
+    have these weights in the mean.
+    """
     loss, cosine_G, top_G = _MarginSoftmax.apply(  # type: ignore[no-untyped-call]
-        z_GD, norms_G, weight_MD, targets, margin, scale
+        z_GD, norms_G, weight_MD, targets, margin, scale, filter_above, share_G
     )
     return loss, cosine_G, top_G
 
@@ -89,7 +106,8 @@ class _GatherFeatures(torch.autograd.Function):
 class _MarginSoftmax(torch.autograd.Function):
     """Eq. 1 in one matrix [G, M], which holds logits, then exponentials, then their gradient.
 
-    Rows are normalised by scaling the products, without a copy of the rows.
+    Rows are normalised by scaling the products, without a copy of the rows. Where negatives are changed, a second
+    matrix holds the slopes of the change.
     """
 
     @staticmethod
@@ -99,47 +117,84 @@ class _MarginSoftmax(torch.autograd.Function):
         norms_G: Tensor,
         weight_MD: Tensor,
         targets: Targets,
-        margin: MarginFunction,
+        margin: CombinedMargin,
         scale: float,
+        filter_above: float | None,
+        share_G: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         place_G1, mine_G = targets.place_G[:, None], targets.mine_G
         inverse_M = torch.linalg.vector_norm(weight_MD, dim=1).clamp_min_(1e-12).reciprocal_()
         matrix_GM = torch.mm(z_GD, weight_MD.T).mul_(scale * inverse_M)
         plain_G = matrix_GM.gather(1, place_G1)[:, 0]
-        margined_G, slope_G = _value_and_slope(margin, plain_G / scale, norms_G)
-        margined_G = torch.where(mine_G, scale * margined_G, plain_G)
+        margined_G, slope_G, norm_slope_G = _value_and_slopes(margin, plain_G / scale, norms_G)
+        slopes_GM = None
+        if margin.changes_negatives or filter_above is not None:
+            own_2G = torch.stack([margined_G * mine_G, plain_G * mine_G / scale])
+            slopes_GM = _change_negatives(matrix_GM.div_(scale), margin, filter_above, *_reduce(own_2G, SUM))
+            matrix_GM.mul_(scale)
+        others_G = plain_G if slopes_GM is None else matrix_GM.gather(1, place_G1)[:, 0]
+        margined_G = torch.where(mine_G, scale * margined_G, others_G)
         matrix_GM.scatter_(1, place_G1, margined_G[:, None])
         top_G = _reduce(matrix_GM.amax(dim=1), dist.ReduceOp.MAX)
         matrix_GM.sub_(top_G[:, None]).exp_()
         total_G, target_G, cosine_G = _reduce(
-            torch.stack([matrix_GM.sum(dim=1), margined_G * mine_G, plain_G * mine_G / scale]), dist.ReduceOp.SUM
+            torch.stack([matrix_GM.sum(dim=1), margined_G * mine_G, plain_G * mine_G / scale]), SUM
         )
-        ctx.save_for_backward(z_GD, weight_MD, matrix_GM, inverse_M, total_G, slope_G, place_G1, mine_G)
+        ctx.save_for_backward(
+            z_GD, weight_MD, matrix_GM, inverse_M, total_G, slope_G, place_G1, mine_G, norm_slope_G, slopes_GM, share_G
+        )
         ctx.scale = scale
         ctx.mark_non_differentiable(cosine_G, top_G)
-        return (total_G.log() + top_G - target_G).mean(), cosine_G, top_G
+        loss_G = total_G.log() + top_G - target_G
+        return loss_G.mean() if share_G is None else loss_G @ share_G, cosine_G, top_G
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of the loss by this process's rows, and their share of the gradient by the features."""
-        z_GD, weight_MD, matrix_GM, inverse_M, total_G, slope_G, place_G1, mine_G = ctx.saved_tensors
-        share_G = matrix_GM.gather(1, place_G1)[:, 0]
-        share_G = torch.where(mine_G, (share_G - total_G) * slope_G, share_G)
-        matrix_GM.scatter_(1, place_G1, share_G[:, None]).mul_(inverse_M)
-        factor_G1 = (gradient * ctx.scale / len(z_GD) / total_G)[:, None]
-        gradient_z_GD = torch.mm(matrix_GM, weight_MD) * factor_G1
-        gradient_MD = torch.mm(matrix_GM.T, z_GD * factor_G1)
-        _remove_radial(gradient_MD, weight_MD, inverse_M)
-        return gradient_z_GD, None, gradient_MD, None, None, None
+        z_GD, weight_MD, matrix_GM, inverse_M, total_G, slope_G, place_G1, mine_G, *optional = ctx.saved_tensors
+        norm_slope_G, slopes_GM, share_G = optional
+        own_G = matrix_GM.gather(1, place_G1)[:, 0] - total_G
+        if slopes_GM is not None:
+            matrix_GM.mul_(slopes_GM)
+        others_G = matrix_GM.gather(1, place_G1)[:, 0]
+        matrix_GM.scatter_(1, place_G1, torch.where(mine_G, own_G * slope_G, others_G)[:, None]).mul_(inverse_M)
+        factor_G = gradient * ctx.scale / len(z_GD) / total_G
+        if share_G is not None:
+            factor_G = gradient * ctx.scale * share_G / total_G
+        gradient_z_GD, gradient_norms_G, gradient_MD = None, None, None
+        if ctx.needs_input_grad[0]:
+            gradient_z_GD = torch.mm(matrix_GM, weight_MD) * factor_G[:, None]
+        if ctx.needs_input_grad[1] and norm_slope_G is not None:
+            gradient_norms_G = torch.where(mine_G, own_G * norm_slope_G * factor_G, 0)
+        if ctx.needs_input_grad[2]:
+            gradient_MD = torch.mm(matrix_GM.T, z_GD * factor_G[:, None])
+            _remove_radial(gradient_MD, weight_MD, inverse_M)
+        return gradient_z_GD, gradient_norms_G, gradient_MD, None, None, None, None, None
 
 
-def _value_and_slope(margin: MarginFunction, cosine_G: Tensor, norms_G: Tensor) -> tuple[Tensor, Tensor]:
+def _value_and_slopes(
+    margin: CombinedMargin, cosine_G: Tensor, norms_G: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The cosine with margin, its derivative by the cosine and, if the margin learns norms, that by the norm."""
     with torch.enable_grad():
         cosine_G = cosine_G.detach().requires_grad_()
+        norms_G = norms_G.detach().requires_grad_(margin.learns_norms)
         margined_G = margin(cosine_G, norms_G)
-        (slope_G,) = torch.autograd.grad(margined_G.sum(), cosine_G)
-    return margined_G.detach(), slope_G
+        slopes = torch.autograd.grad(margined_G.sum(), [cosine_G, norms_G] if margin.learns_norms else [cosine_G])
+    return margined_G.detach(), slopes[0], slopes[1] if margin.learns_norms else None
+
+
+def _change_negatives(
+    cosines_GM: Tensor, margin: CombinedMargin, filter_above: float | None, target_G: Tensor, own_G: Tensor
+) -> Tensor:
+    """Change the cosines to other classes in place; the derivatives of the change."""
+    found_GM = None if filter_above is None else cosines_GM > filter_above
+    slopes_GM = margin.change_negatives(cosines_GM, target_G, own_G)
+    if found_GM is not None:
+        cosines_GM.masked_fill_(found_GM, 0)
+        slopes_GM.masked_fill_(found_GM, 0)
+    return slopes_GM
 
 
 def _reduce(values: Tensor, how: Any) -> Tensor:

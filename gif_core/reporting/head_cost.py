@@ -47,7 +47,7 @@ def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim:
     """Return the size of the head `config.head`."""
     if config.head == "gif":
         return size_of_tokens(config, shape, dim)
-    return size_of_rows(identities, dim, config.sample_rate if config.head == "partial_fc" else 1.0)
+    return size_of_rows(identities, dim, config.sample_rate_of_head)
 
 
 def size_of_tokens(config: TrainingConfig, shape: CodeShape, dim: int) -> HeadSize:
@@ -72,7 +72,7 @@ def memory_curves(
     config: TrainingConfig, tokenization: TokenizationConfig, dim: int, identities: list[int]
 ) -> dict[str, list[int]]:
     """Return the bytes of a step at each number of identities, for three kinds of heads; code shapes grow with m."""
-    rate = config.sample_rate if config.head == "partial_fc" else SAMPLE_RATE
+    rate = config.sample_rate_of_head if config.sample_rate_of_head < 1 else SAMPLE_RATE
     structured = tokenization.model_copy(update={"mode": "structured"})
     shapes = [code_shape(m, structured) for m in identities]
     return {

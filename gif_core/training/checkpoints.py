@@ -37,8 +37,8 @@ VECTORS: Final = "code_vectors"
 """Name of the matrix of code vectors in its file."""
 LENT: Final = "sampled_SD"
 """Last part of the name of the rows of a step, of which there are none between steps."""
-QUEUE: Final = "sample_negatives."
-"""First part of the names of the features that a head remembers while it is trained."""
+QUEUES: Final = ("sample_negatives.", "queue.")
+"""First parts of the names of the features that a head remembers while it is trained."""
 
 
 def save_state(
@@ -152,7 +152,7 @@ def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
 
 def is_kept(name: str) -> bool:
     """Whether a tensor of a head is of use after its training."""
-    return not name.endswith(LENT) and not name.startswith(QUEUE)
+    return not name.endswith(LENT) and not name.startswith(QUEUES)
 
 
 def load_tensors(checkpoint: Checkpoint, name: str) -> dict[str, Tensor]:

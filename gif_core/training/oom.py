@@ -7,7 +7,7 @@ from typing import Final
 import torch
 
 from schemas.errors import GifError
-from schemas.training import TrainingConfig
+from schemas.training import UNSAMPLED, TrainingConfig
 
 SIGNS: Final = ("can't allocate memory", "not enough memory", "out of memory")
 """What PyTorch says of a CPU's memory, in errors of no kind of their own."""
@@ -40,5 +40,6 @@ def _advise(config: TrainingConfig) -> str:
     if config.head == "gif":
         return general
     rows = f"training.head={config.head} keeps a row for each identity, which more processes share out"
-    fewer = f"; lower training.sample_rate (here {config.sample_rate:g})" if config.head == "partial_fc" else ""
+    rate = config.sample_rate_of_head
+    fewer = f"; lower training.sample_rate (here {rate:g})" if config.head not in UNSAMPLED else ""
     return f"{rows}{fewer}; training.head=gif keeps none. Otherwise {general}"

@@ -292,7 +292,14 @@ def test_initial_rows_are_the_same_in_any_share() -> None:
     assert not torch.equal(whole, initial_rows(0, 10_000, 4, seed=6))
 
 
-CASES = (("arcface", "sgd"), ("adaface", "sgd"), ("partial_fc", "adamw"))
+CASES = (
+    ("arcface", "sgd"),
+    ("adaface", "sgd"),
+    ("partial_fc", "adamw"),
+    ("curricularface", "sgd"),
+    ("magface", "sgd"),
+    ("broadface", "sgd"),
+)
 SHARED = """
 import sys
 import torch
@@ -311,7 +318,8 @@ leave_processes()
 
 def make_shared(name: str) -> ClassifierHead:
     """All rows are drawn, but lent and taken back in every step of `partial_fc`."""
-    return make_head(name, **({"sample_rate": 0.999} if name == "partial_fc" else {})).double()
+    extra = {"partial_fc": {"sample_rate": 0.999}, "broadface": {"queue_size": 20}, "magface": {"norm_weight": 6}}
+    return make_head(name, **extra.get(name, {})).double()
 
 
 def make_network() -> torch.nn.Module:
