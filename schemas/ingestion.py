@@ -39,7 +39,16 @@ class FolderSource(Frozen):
     """The folder."""
     landmarks: Address | None = None
     """Text file with lines of `label/image.jpg x1 y1 … x5 y5` (eyes, nose, mouth corners), by which images are
-    aligned; null: the images are aligned already."""
+    aligned; null: the images are aligned already, or `detect` aligns them."""
+    detect: bool = False
+    """Find and align the face of every photograph; those with no face or several are quarantined. Needs the detector:
+    `gif detector install`. false: the images are aligned faces."""
+
+    @model_validator(mode="after")
+    def _check_alignment(self) -> "FolderSource":
+        if self.detect and self.landmarks is not None:
+            raise ValueError("give landmarks or detect: true, not both: faces are aligned by one of them")
+        return self
 
 
 class RecordIOSource(Frozen):
@@ -58,6 +67,9 @@ class WebDatasetSource(Frozen):
     """A tar file, a folder of them, or a pattern."""
     label: str = "label"
     """Field of `key.json` that holds the identity's label; without it `key.cls` is used, then the member's folder."""
+    detect: bool = False
+    """Find and align the face of every photograph; those with no face or several are quarantined. Needs the detector:
+    `gif detector install`. false: the images are aligned faces."""
 
 
 class TableSource(Frozen):
@@ -70,6 +82,9 @@ class TableSource(Frozen):
     """Column of images: bytes, or a struct of `bytes` and `path`."""
     label: str = "label"
     """Column of the identities' labels: numbers or text."""
+    detect: bool = False
+    """Find and align the face of every photograph; those with no face or several are quarantined. Needs the detector:
+    `gif detector install`. false: the images are aligned faces."""
 
 
 SOURCE_KINDS = ("synthetic", "folder", "recordio", "webdataset", "parquet", "arrow")

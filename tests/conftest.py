@@ -325,3 +325,34 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+SHARED = PROJECT.parent / "shared" / "data"
+
+
+@pytest.fixture
+def photographs() -> Path:
+    """Photographs of four people, a folder each, and of some strangers."""
+    folder = SHARED / "photographs"
+    if not folder.is_dir():
+        pytest.skip("needs photographs")
+    return folder
+
+
+@pytest.fixture
+def no_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache without a detector; gives the folder."""
+    monkeypatch.setenv("GIF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def detector(no_detector: Path) -> Path:
+    """The real detector, installed in a cache of its own; gives the file it was installed from."""
+    from gif_core.detection import install_detector
+
+    model = SHARED / "yunet" / "face_detection_yunet_2023mar.onnx"
+    if not model.is_file():
+        pytest.skip("needs the detector's model file")
+    install_detector(str(model))
+    return model

@@ -15,6 +15,7 @@ from flows.cli import (
     compare,
     configuration,
     deploy,
+    detector,
     doctor,
     encoders,
     export,
@@ -58,6 +59,7 @@ app.add_typer(faces.app, name="faces")
 app.add_typer(codes.app, name="codes")
 app.add_typer(encoders.app, name="tiny-clip")
 app.add_typer(export.app, name="export")
+app.add_typer(detector.app, name="detector")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from gif_core.artifacts import AccessStep, cache_folder, try_store
 from gif_core.planning import available_memory, existing_folder
 from schemas.addresses import hide_credentials
@@ -49,7 +51,6 @@ def check_gpu(device: str) -> Check:
 def check_faiss(device: str) -> Check:
     """Check that FAISS finds nearest neighbours, and whether it can use the GPUs."""
     import faiss
-    import numpy as np
     import torch
 
     points = np.eye(8, dtype=np.float32)
@@ -104,6 +105,19 @@ def check_weights(config: EmbeddingConfig) -> Check:
         advice = "give embedding.pretrained a file of weights, or a tag that this machine can download"
         return Check("weights", "fail", str(error).splitlines()[0], advice)
     return Check("weights", "ok", name)
+
+
+def check_detector() -> Check:
+    """Check that the face detector is installed and works; without it images must be aligned faces."""
+    from gif_core.detection import DetectorMissingError, open_detector
+
+    try:
+        open_detector().find(np.zeros((64, 64, 3), np.uint8))
+    except DetectorMissingError:
+        return Check("detector", "warn", "none: photographs must be aligned", "gif detector install")
+    except Exception as error:
+        return Check("detector", "fail", str(error).splitlines()[0], "gif detector install")
+    return Check("detector", "ok", "YuNet 2023mar")
 
 
 def check_disks(store: str) -> Iterator[Check]:

@@ -8,7 +8,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.checks import Check, check_disks, check_faiss, check_gpu, check_memory, check_store, check_weights
+from flows.cli.checks import (
+    Check,
+    check_detector,
+    check_disks,
+    check_faiss,
+    check_gpu,
+    check_memory,
+    check_store,
+    check_weights,
+)
 from flows.cli.environment import prepare
 from flows.cli.options import Overrides, reach
 from flows.cli.server_checks import check_server
@@ -26,7 +35,7 @@ def doctor(
     ] = "demo",
     overrides: Overrides = None,
 ) -> None:
-    """Check versions, GPU, FAISS, the store, weights, disk, memory and the Prefect server; exit code 1 on a failure.
+    """Check versions, GPU, FAISS, the store, weights, detector, disk, memory and Prefect; exit code 1 on a failure.
 
     The store, the encoder and the device are those of the configuration. Test files in the store are removed.
 
@@ -56,6 +65,7 @@ def _all_checks(config: RunConfig) -> Iterator[Check]:
     yield check_faiss(config.execution.device)
     yield from check_store(config.store)
     yield check_weights(config.embedding)
+    yield check_detector()
     yield from check_disks(config.store)
     yield check_memory()
     yield from check_server()

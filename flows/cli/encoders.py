@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -141,13 +142,13 @@ def check_format(out: Path | None) -> None:
         raise ValueError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
 
 
-def print_vectors(paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+def print_vectors(paths: Sequence[Path | str], vectors_ND: NDArray[np.float32]) -> None:
     """Print the first components of each vector and the cosines between all vectors."""
     console = Console()
     table = Table("", "image", f"first of {vectors_ND.shape[1]} numbers", *(str(n) for n in range(1, len(paths) + 1)))
     for number, (path, vector, cosines) in enumerate(zip(paths, vectors_ND, vectors_ND @ vectors_ND.T, strict=True), 1):
         some = " ".join(f"{value:+.3f}" for value in vector[:SHOWN])
-        table.add_row(str(number), path.name, f"{some} …", *(f"{cosine:.2f}" for cosine in cosines))
+        table.add_row(str(number), Path(path).name, f"{some} …", *(f"{cosine:.2f}" for cosine in cosines))
     console.print(table)
     if len(paths) > 1:
         console.print("The columns on the right are cosines between the images.", style="dim")
@@ -165,7 +166,7 @@ def _print_answers(encoder: Any, paths: list[Path], vectors_ND: NDArray[np.float
     Console().print(table)
 
 
-def save_vectors(out: Path, paths: list[Path], vectors_ND: NDArray[np.float32]) -> None:
+def save_vectors(out: Path, paths: Sequence[Path | str], vectors_ND: NDArray[np.float32]) -> None:
     """Write `.npy`, or `.parquet` with the images' names."""
     if out.suffix == ".npy":
         np.save(out, vectors_ND)

@@ -12,24 +12,32 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli.encoders import Device, check_format, print_vectors, save_vectors
 from flows.cli.models import note_model
 from flows.cli.options import Model, Store
+from flows.cli.photographs import (
+    All,
+    Draw,
+    FaceModes,
+    Faces,
+    GivenFace,
+    Landmarks,
+    check_drawing,
+    read_given,
+    save_drawing,
+)
 
 if TYPE_CHECKING:
-    from gif_core.recognition import Identified, Points, Recognizer
+    from gif_core.recognition import Identified, Recognizer
 
-Images = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Faces: JPEG, PNG, WebP or BMP.")]
-Image = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A face: JPEG, PNG, WebP or BMP.")]
-Landmarks = Annotated[
-    Path | None,
-    typer.Option(
-        "--landmarks",
-        exists=True,
-        dir_okay=False,
-        help="Lines of `image.jpg x1 y1 … x5 y5` to align by. Without it images must be aligned; they are resized.",
-    ),
+Images = Annotated[
+    list[Path],
+    typer.Argument(exists=True, dir_okay=False, help="Photographs or aligned faces: JPEG, PNG, WebP or BMP."),
+]
+Image = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="A photograph or an aligned face: JPEG, PNG, WebP or BMP.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each answer.")]
 
@@ -46,6 +54,9 @@ def embed(
     store: Store,
     images: Images,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the features, as .npy or .parquet.")] = None,
+    faces: Faces = FaceModes.auto,
+    every: All = False,
+    draw: Draw = None,
     landmarks: Landmarks = None,
     model: Model = None,
     device: Device = "auto",
@@ -55,15 +66,20 @@ def embed(
     Examples:
       gif embed a.jpg b.jpg
 
+      gif embed group.jpg --all --draw boxes.jpg
+
       gif embed photos/*.jpg --landmarks points.txt --out features.parquet
     """
     check_format(out)
-    points = _read_points(landmarks, images)
-    features_BD = _load(store, model, device).embed(images, points)
+    check_drawing(draw, images)
+    given = read_given(images, faces, landmarks, every=every)
+    features_BD = _load(store, model, device).embed([each.face for each in given])
+    names = [each.name for each in given]
     if out is None:
-        print_vectors(images, features_BD)
+        print_vectors(names, features_BD)
     else:
-        save_vectors(out, images, features_BD)
+        save_vectors(out, names, features_BD)
+    save_drawing(draw, given, [str(each.number or 1) for each in given])
 
 
 def verify(
@@ -74,6 +90,7 @@ def verify(
         str | None,
         typer.Option("--set", metavar="SET", help="Use the threshold of this evaluated set.", show_default="held_out"),
     ] = None,
+    faces: Faces = FaceModes.auto,
     landmarks: Landmarks = None,
     model: Model = None,
     as_json: AsJson = False,
@@ -86,11 +103,12 @@ def verify(
 
       gif verify a.jpg b.jpg --set LFW --model 20260102
     """
-    points = _read_points(landmarks, [left, right])
+    given = read_given([left, right], faces, landmarks)
     recognizer = _load(store, model, device)
-    answer = recognizer.verify(left, right, points, pairs=pairs)
+    answer = recognizer.verify(given[0].face, given[1].face, pairs=pairs)
     if as_json:
-        print(json.dumps({**asdict(answer), "model": recognizer.model.key}))
+        found = [each.describe() for each in given]
+        print(json.dumps({**asdict(answer), "faces": found, "model": recognizer.model.key}))
         return
     verdict = "the same identity" if answer.same else "different identities"
     print(f"{verdict}: cosine {answer.cosine:.3f}, same above {answer.threshold:.3f}")
@@ -111,6 +129,9 @@ def identify(
             "exhaustive: all identities, ranked by z·h."
         ),
     ] = By.reranked,
+    faces: Faces = FaceModes.auto,
+    every: All = False,
+    draw: Draw = None,
     landmarks: Landmarks = None,
     model: Model = None,
     as_json: AsJson = False,
@@ -125,17 +146,23 @@ def identify(
 
       gif identify photos/*.jpg --top 1 --json
 
+      gif identify group.jpg --all --draw named.jpg
+
       gif identify a.jpg --by exhaustive --model training/4f2a
     """
-    points = _read_points(landmarks, images)
+    check_drawing(draw, images)
+    given = read_given(images, faces, landmarks, every=every)
     recognizer = _load(store, model, device)
-    answers = recognizer.identify(images, top, by.value, points)
+    answers = recognizer.identify([each.face for each in given], top, by.value)
+    names = [_name(answer) for answer in answers]
     if as_json:
-        for path, answer in zip(images, answers, strict=True):
-            print(json.dumps({"image": str(path), **asdict(answer), "model": recognizer.model.key}))
-        return
-    _print_answers(images, answers)
-    print(recognizer.calibration(by.value).describe())
+        for each, answer in zip(given, answers, strict=True):
+            found = {"image": str(each.path), **each.describe()}
+            print(json.dumps({**found, **asdict(answer), "model": recognizer.model.key}))
+    else:
+        _print_answers(given, answers)
+        print(recognizer.calibration(by.value).describe())
+    save_drawing(draw, given, names, [bool(answer.known) for answer in answers])
 
 
 def _load(store: str, model: str | None, device: str) -> Recognizer:
@@ -146,17 +173,12 @@ def _load(store: str, model: str | None, device: str) -> Recognizer:
     return recognizer
 
 
-def _read_points(landmarks: Path | None, images: list[Path]) -> list[Points] | None:
-    from gif_core.recognition import read_points
-
-    return read_points(landmarks, images) if landmarks else None
-
-
-def _print_answers(images: list[Path], answers: list[Identified]) -> None:
+def _print_answers(given: list[GivenFace], answers: list[Identified]) -> None:
     table = Table("image", "answer", "candidate", "identity", "probability of the code", "z·h")
-    for path, answer in zip(images, answers, strict=True):
+    for face, answer in zip(given, answers, strict=True):
         for place, each in enumerate(answer.candidates):
-            first = (escape(path.name), _name(answer)) if place == 0 else ("", "")
+            style = "" if answer.known else "yellow"
+            first = (escape(Path(face.name).name), Text(_name(answer), style)) if place == 0 else ("", "")
             probability = "–" if each.probability is None else f"{each.probability:.1%}"
             table.add_row(*first, escape(each.label), str(each.identity_id), probability, f"{each.cosine:.3f}")
         table.add_section()
@@ -166,4 +188,4 @@ def _print_answers(images: list[Path], answers: list[Identified]) -> None:
 def _name(answer: Identified) -> str:
     if answer.known is None:
         return "no threshold"
-    return escape(answer.candidates[0].label) if answer.known else "[yellow]unknown[/]"
+    return answer.candidates[0].label if answer.known else "unknown"

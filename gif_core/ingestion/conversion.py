@@ -10,6 +10,7 @@ finished shard.
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +25,7 @@ from gif_core.images import BlockChecker, ImageLimits
 from gif_core.ingestion.catalogue import Catalogue, Refused, Unit
 from gif_core.ingestion.incremental import Base, write_files
 from gif_core.ingestion.splits import SplitWriter
-from gif_core.readers import Reader
+from gif_core.readers import DetectingReader, Reader
 from schemas.errors import GifError
 from schemas.files import QUARANTINE_FILE, WORK_FOLDER, Split, identity_table
 from schemas.ingestion import IngestionConfig
@@ -82,9 +83,20 @@ def ingest(
 ) -> Iterator[IngestionStep]:
     """Write the shards and tables of an ingestion artifact; with a `base`, only what is new since then."""
     (folder / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
-    ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
-    yield from ingestion.read(workers)
-    ingestion.write_tables()
+    with _detecting(readers, folder / WORK_FOLDER, workers):
+        ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
+        yield from ingestion.read(workers)
+        ingestion.write_tables()
+
+
+@contextmanager
+def _detecting(readers: Sequence[Reader], work: Path, workers: int) -> Iterator[None]:
+    """Let readers find faces in photographs; what they found is kept in the work folder until the end."""
+    with ExitStack() as stack:
+        for number, reader in enumerate(readers):
+            if isinstance(reader, DetectingReader):
+                stack.enter_context(reader.detecting(work / f"detected-{number}", workers))
+        yield
 
 
 class Ingestion:

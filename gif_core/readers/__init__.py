@@ -10,6 +10,7 @@ webdataset        WebDataset: samples of tar files
 archives          members of tar archives
 tables            Parquet and Arrow files with a column of images
 columns           reading one column of a Parquet or Arrow file, with bounds on memory
+detected          photographs of any reader as aligned faces
 synthetic         generated faces
 packed            what formats with many images per file share: an index, and reads of ranges
 files             files of a source on local disks and fsspec file systems
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
+    "DetectingReader",
     "FolderReader",
     "PackedReader",
     "Reader",
@@ -38,6 +40,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.readers.base import Reader
     from gif_core.readers.columns import UnfoldingBound, UnreadableTableError, read_batches
+    from gif_core.readers.detected import DetectingReader
     from gif_core.readers.factory import open_reader
     from gif_core.readers.folder import FolderReader
     from gif_core.readers.packed import PackedReader

@@ -87,7 +87,7 @@ class TableReader:
 
     def describe(self) -> dict[str, Any]:
         """A fingerprint of all files, and the names of the columns."""
-        settings = self.source.model_dump(mode="json", exclude={"path"})
+        settings = self.source.model_dump(mode="json", exclude={"path", "detect"})
         return settings | {"fingerprint": fingerprint(self.files)}
 
     @cached_property

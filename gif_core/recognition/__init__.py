@@ -38,6 +38,7 @@ __all__ = [
     "open_set_metrics",
     "pair_thresholds",
     "read_calibration",
+    "read_faces",
     "read_points",
     "search_codes",
     "token_log_probs",
@@ -46,7 +47,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.recognition.beam_search import search_codes, token_log_probs
     from gif_core.recognition.gallery import METHODS, Gallery, Method, open_gallery
-    from gif_core.recognition.given_images import NotAnImageError, Points, read_points
+    from gif_core.recognition.given_images import NotAnImageError, Points, read_faces, read_points
     from gif_core.recognition.open_set import RANKS, measure_open_set, open_set_metrics
     from gif_core.recognition.probes import ChosenImages, choose_enrolled, choose_unknown
     from gif_core.recognition.recognizer import Candidate, Identified, NotEvaluatedError, Recognizer, Verified

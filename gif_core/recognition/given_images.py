@@ -2,6 +2,7 @@
 
 # Shapes: B images, H height, W width, C channels, 5 landmarks of 2 coordinates.
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images import IMAGE_SIZE, align, load_each, read_face, read_face_file, read_landmarks
+from gif_core.detection import AlignedFace, DetectorMissingError, FaceMode, find_faces
+from gif_core.images import IMAGE_SIZE, align, decode_bounded, load_each, read_landmarks
 from schemas.errors import GifError
 
-Image = str | os.PathLike[str] | bytes | NDArray[np.uint8]
-"""A path, the content of an image file, or RGB pixels [112, 112, 3]; of any size if landmarks come with it."""
+logger = logging.getLogger(__name__)
+
+Image = str | os.PathLike[str] | bytes | NDArray[np.uint8] | AlignedFace
+"""A path, the content of an image file, RGB pixels [height, width, 3], or a face that was found before."""
 Points = NDArray[np.floating[Any]]
 """Left eye, right eye, nose, left and right corner of the mouth [5, 2], in pixels of the image."""
 
@@ -30,6 +34,7 @@ class GivenImages:
 
     images: Sequence[Image]
     points: Sequence[Points | None]
+    mode: FaceMode = "auto"
 
     def __len__(self) -> int:
         """Number of images."""
@@ -37,18 +42,20 @@ class GivenImages:
 
     def load(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """RGB faces [B, 112, 112, 3], in the order asked for."""
-        return load_each(indices, lambda index: _read(index, self.images[index], self.points[index]))
+        return load_each(indices, lambda index: _read(index, self.images[index], self.points[index], self.mode))
 
 
 def gather_images(
-    images: Image | Sequence[Image] | NDArray[np.uint8], landmarks: Points | Sequence[Points] | None = None
+    images: Image | Sequence[Image] | NDArray[np.uint8],
+    landmarks: Points | Sequence[Points] | None = None,
+    mode: FaceMode = "auto",
 ) -> GivenImages:
-    """One image or several as a list, with landmarks for each of them or for none."""
+    """One image or several as a list, with landmarks for each of them or for none; `mode` says how faces are found."""
     given: list[Image] = [images] if _is_one(images) else list(images)  # type: ignore[list-item, arg-type]
     if not given:
         raise NotAnImageError("there are no images: give at least one")
     if landmarks is None:
-        return GivenImages(given, [None] * len(given))
+        return GivenImages(given, [None] * len(given), mode)
     points = np.asarray(landmarks, np.float64)
     if points.size != len(given) * 10:
         raise NotAnImageError(f"{len(given)} images need landmarks of shape [{len(given)}, 5, 2], not {points.shape}")
@@ -72,30 +79,61 @@ def read_points(file: Path, images: Sequence[Path]) -> list[Points]:
 
 
 def _is_one(images: Any) -> bool:
-    return isinstance(images, str | os.PathLike | bytes) or (isinstance(images, np.ndarray) and images.ndim == 3)
+    return isinstance(images, str | os.PathLike | bytes | AlignedFace) or (
+        isinstance(images, np.ndarray) and images.ndim == 3
+    )
 
 
-def _read(index: int, image: Image, points_52: Points | None) -> NDArray[np.uint8]:
-    points = None if points_52 is None else points_52.astype(np.float64)
-    if isinstance(image, np.ndarray):
-        return _check_array(index, image, points)
+def read_faces(image: Image, mode: FaceMode = "auto", points_52: Points | None = None) -> list[AlignedFace]:
+    """The faces of one image, largest first; with landmarks, the one that they show.
+
+    NotAnImageError if the image cannot be read or shows no face.
+    """
+    return _faces(0, image, points_52, mode)
+
+
+def _read(index: int, image: Image, points_52: Points | None, mode: FaceMode) -> NDArray[np.uint8]:
+    """The aligned face of one image: the largest one if it shows several."""
+    face = _faces(index, image, points_52, mode)[0]
+    if face.remarks and not isinstance(image, AlignedFace):
+        logger.warning("%s: the largest face is used, which is %s", _name(index, image), ", ".join(face.remarks))
+    return face.pixels_HWC
+
+
+def _faces(index: int, image: Image, points_52: Points | None, mode: FaceMode) -> list[AlignedFace]:
+    if isinstance(image, AlignedFace):
+        return [image]
     try:
-        return read_face(image, points) if isinstance(image, bytes) else read_face_file(Path(image), points)
+        pixels_HWC = _pixels(index, image)
+        if points_52 is not None:
+            return [AlignedFace(align(pixels_HWC, points_52.astype(np.float64)))]
+        return find_faces(pixels_HWC, mode)
+    except NotAnImageError:
+        raise
     except OSError as error:
-        raise NotAnImageError(f"{error.filename or f'image {index}'}: {error.strerror or error}") from error
+        raise NotAnImageError(f"{error.filename or _name(index, image)}: {error.strerror or error}") from error
     except ValueError as error:
-        raise NotAnImageError(f"image {index}: {error}" if isinstance(image, bytes) else str(error)) from error
+        raise NotAnImageError(f"{_name(index, image)}: {error}") from error
+    except DetectorMissingError as error:
+        raise DetectorMissingError(
+            f"{_name(index, image)} is not an aligned face of {IMAGE_SIZE}×{IMAGE_SIZE} pixels, and {error}. If it is "
+            "aligned and only its size differs, say so: --faces aligned, in Python faces='aligned'"
+        ) from error
 
 
-def _check_array(index: int, image_HWC: NDArray[Any], points_52: NDArray[np.float64] | None) -> NDArray[np.uint8]:
-    if image_HWC.dtype != np.uint8 or image_HWC.ndim != 3 or image_HWC.shape[2] != 3:
+def _pixels(index: int, image: str | os.PathLike[str] | bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The RGB pixels of an image in its own size."""
+    if isinstance(image, np.ndarray):
+        return _check_array(index, image)
+    return decode_bounded(image if isinstance(image, bytes) else Path(image).read_bytes())
+
+
+def _name(index: int, image: Image) -> str:
+    return str(image) if isinstance(image, str | os.PathLike) else f"image {index}"
+
+
+def _check_array(index: int, image_HWC: NDArray[Any]) -> NDArray[np.uint8]:
+    if image_HWC.dtype != np.uint8 or image_HWC.ndim != 3 or image_HWC.shape[2] != 3 or not image_HWC.size:
         wanted = "RGB pixels, uint8 of shape [height, width, 3]"
         raise NotAnImageError(f"image {index} is {image_HWC.dtype} of shape {image_HWC.shape}: give {wanted}")
-    if points_52 is not None:
-        return align(image_HWC, points_52)
-    if image_HWC.shape[:2] != (IMAGE_SIZE, IMAGE_SIZE):
-        raise NotAnImageError(
-            f"image {index} has the shape {image_HWC.shape}: an aligned face is {IMAGE_SIZE}×{IMAGE_SIZE}; others "
-            "need landmarks to be aligned by"
-        )
     return image_HWC

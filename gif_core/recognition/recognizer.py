@@ -22,6 +22,7 @@ from gif_core.artifacts import (
     with_ancestors,
 )
 from gif_core.backbones import embed_images
+from gif_core.detection import FaceMode
 from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method, open_gallery
 from gif_core.recognition.given_images import Image, Points, gather_images
@@ -97,8 +98,10 @@ class Recognizer:
     >>> recognizer.identify("a.jpg", top=5)[0].candidates[0].label
     'person-000007'
 
-    Images are paths, the bytes of image files, or uint8 RGB arrays [112, 112, 3], one or a list of them. They must be
-    aligned faces (files are resized to 112×112), or come with `landmarks` [5, 2] each, by which they are aligned.
+    Images are paths, the bytes of image files, uint8 RGB arrays [height, width, 3] or faces of `read_faces`, one or a
+    list of them. With `faces="auto"`, images of 112×112 pixels are taken as aligned faces; in all others the largest
+    face is found and aligned, and a warning is logged if there are several, or if it is tiny or blurred. `landmarks`
+    [5, 2] each take the place of the detector.
     """
 
     def __init__(self, artifacts: Mapping[StageName, Artifact], device: torch.device, *, reason: str = "") -> None:
@@ -151,22 +154,29 @@ class Recognizer:
         images: Image | Sequence[Image] | NDArray[np.uint8],
         landmarks: Points | Sequence[Points] | None = None,
         *,
+        faces: FaceMode = "auto",
         flip: bool = True,
     ) -> NDArray[np.float32]:
         """Unit-length features [B, D]; `flip` adds the features of the mirror image, as in evaluation."""
-        given = gather_images(images, landmarks)
+        given = gather_images(images, landmarks, faces)
         chunks = embed_images(self._backbone, given, np.arange(len(given)), flip=flip, device=self.device)
         return np.concatenate(list(chunks))
 
     def verify(
-        self, a: Image, b: Image, landmarks: Points | Sequence[Points] | None = None, *, pairs: str | None = None
+        self,
+        a: Image,
+        b: Image,
+        landmarks: Points | Sequence[Points] | None = None,
+        *,
+        faces: FaceMode = "auto",
+        pairs: str | None = None,
     ) -> Verified:
         """Decide whether two faces are of one identity, by the threshold that evaluation found on the set `pairs`.
 
         By default that is the set of held-out identities, or else the first one. `landmarks` are [2, 5, 2].
         """
         known = choose_threshold(self.thresholds, pairs)
-        z_BD = self.embed([a, b], landmarks, flip=known.flip)
+        z_BD = self.embed([a, b], landmarks, faces=faces, flip=known.flip)
         cosine = float(z_BD[0] @ z_BD[1])
         same = 2 - 2 * cosine < known.distance
         return Verified(same, cosine, known.cosine, known.set, known.pairs, known.accuracy, known.far)
@@ -177,6 +187,8 @@ class Recognizer:
         top: int = 5,
         by: Method = "reranked",
         landmarks: Points | Sequence[Points] | None = None,
+        *,
+        faces: FaceMode = "auto",
     ) -> list[Identified]:
         """Find the identities that the model was trained on, with the `top` candidates of each image.
 
@@ -186,13 +198,14 @@ class Recognizer:
             by: `reranked` ranks the most probable codes by z·h, `codes` by probability alone, `exhaustive` ranks all
                 identities by z·h.
             landmarks: Five points of each image, to align it by.
+            faces: How faces are found: `auto`, `aligned` or `detect`.
         """
         if by not in METHODS:
             raise GifError(f"unknown identification method {by!r}; known: {', '.join(METHODS)}")
         if top < 1:
             raise GifError(f"top={top}: must be at least 1")
         calibration, gallery = self.calibration(by), self._gallery(by)
-        z_BD = self.embed(images, landmarks, flip=calibration.flip)
+        z_BD = self.embed(images, landmarks, faces=faces, flip=calibration.flip)
         found = gallery.find(z_BD, top, by)
         known = [calibration.knows(float(score)) for score in found.scores_BK[:, 0]]
         return [Identified(*each) for each in zip(known, self._describe(gallery, z_BD, found), strict=True)]

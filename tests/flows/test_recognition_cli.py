@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from flows.cli.photographs import FaceModes, read_given
 from flows.cli.recognition import By
 from gif_core.artifacts import ArtifactStore, begin_run, resolve, save_run
 from gif_core.backbones import embed_images
+from gif_core.detection import FACE_MODES
 from gif_core.protocols.sets.synthetic import FIRST_IDENTITY
 from gif_core.recognition import METHODS
 from gif_core.retraining import promote
@@ -24,6 +26,7 @@ from tests.recognition_store import CPU, fill_store, open_split, save_model
 
 Gif = Callable[..., str]
 STRANGERS = 8
+STRANGERS_SHOWN = ("Naomi_Watts", "Vicente_Fox")
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +142,76 @@ def test_images_are_aligned_by_their_landmarks(gif: Gif, work: Path) -> None:
     cv2.imwrite(str(work / "wide.png"), cv2.cvtColor(wide, cv2.COLOR_RGB2BGR))
     points = find_landmarks(0, 3, 1, size=300)
     (work / "points.txt").write_text(f"wide.png {' '.join(map(str, points.reshape(-1)))}\n")
-    gif("embed", "wide.png", "--out", "resized.npy")
+    gif("embed", "wide.png", "--faces", "aligned", "--out", "resized.npy")
     gif("embed", "wide.png", "--landmarks", "points.txt", "--out", "aligned.npy")
     assert not np.allclose(np.load(work / "resized.npy"), np.load(work / "aligned.npy"), atol=1e-3)
     assert "identities-0.jpg is not in points.txt" in gif(
         "embed", "identities-0.jpg", "--landmarks", "points.txt", code=2
     )
+
+
+@pytest.fixture
+def group(work: Path, detector: Path, photographs: Path) -> str:
+    """A photograph of two people, the second one smaller; the detector is installed."""
+    import cv2
+
+    left, right = (cv2.imread(str(photographs / "strangers" / f"{name}_0001.jpg")) for name in STRANGERS_SHOWN)
+    right = cv2.copyMakeBorder(cv2.resize(right, (125, 125)), 0, 125, 0, 0, cv2.BORDER_CONSTANT)
+    cv2.imwrite(str(work / "group.jpg"), np.concatenate([left, right], axis=1))
+    return "group.jpg"
+
+
+def test_a_photograph_is_answered_for_its_largest_face_or_for_every_face_with_its_box(
+    gif: Gif, work: Path, group: str
+) -> None:
+    largest = json.loads(gif("identify", group, "--json"))
+    assert largest["remarks"] == ["one of 2 faces"]
+    printed = gif("identify", group, "--all", "--json", "--draw", "named.png")
+    answers = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert [answer["box"] for answer in answers] == sorted(answer["box"] for answer in answers)
+    assert answers[0]["box"] == largest["box"]
+    alone, first, second = (answer["candidates"][0]["cosine"] for answer in (largest, *answers))
+    assert first == pytest.approx(alone, abs=1e-5)
+    assert second != pytest.approx(alone, abs=1e-3)
+    assert (work / "named.png").read_bytes()[:4] == b"\x89PNG"
+    gif("embed", group, "--all", "--out", "faces.parquet", "--draw", "numbers.jpg")
+    assert pq.read_table(work / "faces.parquet")["image"].to_pylist() == ["group.jpg#1", "group.jpg#2"]
+    (answer,) = (json.loads(line) for line in gif("verify", group, group, "--json").splitlines() if line[0] == "{")
+    assert answer["same"]
+    assert [face["box"] for face in answer["faces"]] == [largest["box"]] * 2
+
+
+def test_doubts_about_faces_are_noted(work: Path, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    read_given([work / group], FaceModes.auto)
+    assert "group.jpg: one of 2 faces; the largest is used, --all answers for each" in capsys.readouterr().err
+    assert [face.number for face in read_given([work / group], FaceModes.auto, every=True)] == [1, 2]
+    assert capsys.readouterr().err == ""
+
+
+def test_photographs_that_cannot_be_answered_are_told(gif: Gif, work: Path, group: str) -> None:
+    import cv2
+
+    cv2.imwrite(str(work / "wall.png"), np.full((200, 300, 3), 90, np.uint8))
+    assert "wall.png: no face was found in this image of 300×200 pixels" in gif("identify", "wall.png", code=2)
+    several = ("identities-0.jpg", "identities-1.jpg")
+    assert "takes one photograph, not 2" in gif("identify", *several, "--draw", "out.jpg", code=2)
+    assert "must end with .jpg, .jpeg, .png" in gif("identify", group, "--draw", "out.txt", code=2)
+    assert "was taken as an aligned face; --faces detect" in gif(
+        "identify", "identities-0.jpg", "--draw", "out.jpg", code=2
+    )
+
+
+def test_without_a_detector_a_photograph_is_refused_and_the_way_out_is_told(
+    gif: Gif, group: str, run_gif: Gif, no_detector: Path, detector: Path
+) -> None:
+    (installed,) = no_detector.rglob("*.onnx")
+    installed.unlink()
+    printed = gif("identify", group, code=2)
+    assert "group.jpg is not an aligned face of 112×112 pixels, and no face detector is installed" in printed
+    assert "gif detector install" in printed
+    assert "known" in gif("identify", group, "--faces", "aligned", "--json")
+    assert str(installed) in run_gif("detector", "install", str(detector))
+    assert "box" in gif("identify", group, "--json")
 
 
 def test_mistakes_are_told(gif: Gif, work: Path) -> None:
@@ -155,8 +222,9 @@ def test_mistakes_are_told(gif: Gif, work: Path) -> None:
     )
 
 
-def test_the_ways_offered_are_those_of_the_gallery() -> None:
+def test_the_ways_offered_are_those_of_the_core() -> None:
     assert {way.value for way in By} == set(METHODS)
+    assert {mode.value for mode in FaceModes} == set(FACE_MODES)
 
 
 def test_the_champion_is_used_unless_another_model_is_named(

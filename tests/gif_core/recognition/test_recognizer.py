@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, digests
-from gif_core.recognition import NotAnImageError, NotEvaluatedError, Recognizer
+from gif_core.recognition import NotAnImageError, NotEvaluatedError, Recognizer, read_faces
 from gif_core.retraining import promote
 from gif_core.synthetic import draw_face, find_landmarks
 from schemas.errors import GifError
@@ -65,7 +65,7 @@ def test_landmarks_align_images_of_any_size(recognizer: Recognizer, tmp_path: Pa
     cv2.imwrite(str(tmp_path / "wide.png"), cv2.cvtColor(wide, cv2.COLOR_RGB2BGR))
     aligned_BD = recognizer.embed(tmp_path / "wide.png", points_52)
     assert recognizer.embed([wide], [points_52]) == pytest.approx(aligned_BD, abs=1e-6)
-    assert not np.allclose(aligned_BD, recognizer.embed(tmp_path / "wide.png"), atol=1e-3)
+    assert not np.allclose(aligned_BD, recognizer.embed(tmp_path / "wide.png", faces="aligned"), atol=1e-3)
 
 
 def test_verify_answers_by_the_threshold_of_evaluation(recognizer: Recognizer, enrolled: Images) -> None:
@@ -121,7 +121,7 @@ def test_what_is_not_an_image_is_named(recognizer: Recognizer, tmp_path: Path) -
         (tmp_path / "text.jpg", "text.jpg: not a JPEG"),
         (tmp_path / "missing.jpg", "missing.jpg: No such file"),
         (b"no image", "image 0: not a JPEG"),
-        (np.zeros((50, 50, 3), np.uint8), r"an aligned face is 112×112"),
+        (np.zeros((0, 50, 3), np.uint8), r"give RGB pixels"),
         (np.zeros((112, 112, 3), np.float32), "image 0 is float32"),
         ([], "give at least one"),
     ):
@@ -129,6 +129,22 @@ def test_what_is_not_an_image_is_named(recognizer: Recognizer, tmp_path: Path) -
             recognizer.embed(given)  # type: ignore[arg-type]
     with pytest.raises(GifError, match="known: codes, reranked, exhaustive"):
         recognizer.identify(tmp_path / "text.jpg", by="sight")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("detector")
+def test_a_photograph_is_aligned_as_by_hand_and_doubts_are_logged(
+    recognizer: Recognizer, photographs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = photographs / "strangers" / "Naomi_Watts_0001.jpg"
+    [face] = read_faces(path)
+    features_BD = recognizer.embed([path, face, face.pixels_HWC])
+    assert features_BD[1:] == pytest.approx(features_BD[[0, 0]], abs=1e-6)
+    assert not caplog.messages
+    pixels = cv2.GaussianBlur(cv2.imread(str(path)), (0, 0), 4)
+    recognizer.embed(np.concatenate([pixels, pixels], axis=1))
+    assert "the largest face is used, which is one of 2 faces, blurred" in caplog.text
+    with pytest.raises(NotAnImageError, match="image 1: no face was found"):
+        recognizer.embed([path, np.zeros((50, 50, 3), np.uint8)])
 
 
 def test_identify_digests_code_vectors_only_where_it_reads_all_of_them(
