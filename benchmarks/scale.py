@@ -3,13 +3,16 @@
     python benchmarks/scale.py vectors --identities 100000 --seeds 3 --heads gif cosface cosface_from_h partial_fc
     python benchmarks/scale.py drawn --identities 10000 --seeds 5 --heads gif cosface partial_fc
     python benchmarks/scale.py photographs --faces FOLDER --encoder tiny-clip --seeds 5 --heads gif cosface
-    python benchmarks/scale.py vectors --identities 10000 --heads gif --set gif.negatives=64,256,1024
+    python benchmarks/scale.py vectors --identities 10000 --heads gif --set gif.negatives=64,256,1024 --plot scale.svg
+    python benchmarks/scale.py vectors --heads gif gif+row_adam gif+log_q gif+tree gif+retokenize
 
 Every head trains the same network on the same images in the same order for as many steps, and is verified on all pairs
 of images of identities it has not seen. `--set HEAD.SETTING=A,B` adds variants of a head; to choose settings, use
-another `--split` than for the figures that are reported: it decides which identities are held out. Differences to the
-first head are paired by seed; their standard errors are over the seeds and, by a bootstrap, over the held-out
-identities. Finished trainings are kept in `--folder`, so that a stopped benchmark goes on where it was.
+another `--split` than for the figures that are reported: it decides which identities are held out. `gif+VARIANT` is a
+head with one thing changed (`head_variants.py`). `--encoder own` takes code vectors from a face network that was
+trained on the same identities. Differences to the first head are paired by seed; their standard errors are over the
+seeds and, by a bootstrap, over the held-out identities. Finished trainings are kept in `--folder`, so that a stopped
+benchmark goes on where it was.
 """
 
 import argparse
@@ -21,7 +24,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from pair_histograms import PairHistograms, count_pairs, draw_weights, measure
-from worlds import FaceWorld, Split, VectorWorld, World, draw_faces, encode, read_folder, split_world
+from scale_plot import draw_quality
+from worlds import (
+    FaceWorld,
+    Split,
+    VectorWorld,
+    World,
+    draw_faces,
+    encode,
+    encode_by_own_network,
+    hold_out,
+    read_folder,
+    split_world,
+)
 
 from schemas.embedding import EmbeddingConfig
 from schemas.training import TrainingConfig
@@ -46,7 +61,10 @@ HEADS: dict[str, dict[str, object]] = {
 ENCODERS = {
     "tiny-clip": {"model": "tiny-clip", "pretrained": "synthetic"},
     "imagenet": {"encoder": "timm", "model": "tf_efficientnet_lite0"},
+    "own": {},
 }
+OWN = {"head": "cosface", "scale": 16, "margin": 0.2, "epochs": 12}
+"""Settings of the network whose features are the encoder `own`."""
 
 
 def open_world(given: argparse.Namespace) -> World:
@@ -60,6 +78,11 @@ def open_world(given: argparse.Namespace) -> World:
     else:
         name = f"photographs-{given.faces.name}"
         images, labels = read_folder(given.faces, given.folder / f"{name}.npy")
+    if given.encoder == "own":
+        config = TrainingConfig.model_validate(COMMON[given.world] | {"backbone": "iresnet_tiny"} | OWN)
+        train, _ = hold_out(labels, given.held_out, given.split)
+        cache = given.folder / f"{name}-own-{given.split}.npy"
+        return FaceWorld(images, labels, encode_by_own_network(images, labels, train, config, cache))
     settings = ENCODERS[given.encoder] | ({"pretrained": str(given.weights)} if given.weights else {})
     config = EmbeddingConfig.model_validate(settings)
     return FaceWorld(images, labels, encode(images, config, given.folder / f"{name}-{given.encoder}.npy"))
@@ -68,7 +91,7 @@ def open_world(given: argparse.Namespace) -> World:
 def choose_heads(given: argparse.Namespace) -> dict[str, TrainingConfig]:
     """Return the settings of every head, and of its variants."""
     common = COMMON[given.world] | {"backbone": "iresnet_tiny"} | ({"epochs": given.epochs} if given.epochs else {})
-    settings = {name: common | HEADS[name] | given.every for name in given.heads}
+    settings = {name: common | HEADS[name.partition("+")[0]] | given.every for name in given.heads}
     for text in given.set:
         place, _, values = text.partition("=")
         head, _, field = place.partition(".")
@@ -95,15 +118,18 @@ def describe(given: argparse.Namespace) -> str:
     return "-".join(map(str, parts))
 
 
-def train(given: argparse.Namespace, world: World, split: Split, config: TrainingConfig, seed: int) -> PairHistograms:
+def train(
+    given: argparse.Namespace, world: World, split: Split, config: TrainingConfig, seed: int, variant: str
+) -> PairHistograms:
     """Train once, or read what an earlier run has kept."""
     data = [given.world, given.identities, given.images, given.held_out, given.split, given.encoder, str(given.faces)]
     data += [given.knows] if given.knows else []
+    data += [variant] if variant else []
     key = hashlib.sha256(json.dumps([data, seed, config.model_dump(mode="json")]).encode()).hexdigest()[:20]
     path = given.folder / "runs" / f"{key}.npz"
     if not path.exists():
         started = time.perf_counter()
-        found = count_pairs(world.train(split, config, seed), split.test_labels)
+        found = count_pairs(world.train(split, config, seed, variant), split.test_labels)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part.npz")
         seconds = time.perf_counter() - started
@@ -130,6 +156,24 @@ def compare(found: dict[str, list[PairHistograms]]) -> dict[str, dict[str, list[
     return results
 
 
+def curves(
+    results: dict[str, dict[str, list[float]]], heads: dict[str, TrainingConfig], identities: int
+) -> dict[str, list[tuple[float, float]]]:
+    """TAR at FAR 1e-3 against the rows of a step, by head."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, row in results.items():
+        found.setdefault(name.split()[0], []).append((rows_of_step(heads[name], identities), row["mean"][2]))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def rows_of_step(config: TrainingConfig, identities: int) -> float:
+    """How many rows a step uses: the images of a batch are taken to be of different identities."""
+    if config.head == "gif":
+        others = 1 - min(1.0, config.negatives / identities)
+        return min(identities, config.negatives + config.batch_size * others)
+    return identities * (config.sample_rate if config.head == "partial_fc" else 1.0)
+
+
 def tell(results: dict[str, dict[str, list[float]]]) -> None:
     """Print a table."""
     width = max(map(len, results))
@@ -145,7 +189,7 @@ def main() -> None:
     """Train, compare, and end with one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("world", choices=COMMON)
-    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--heads", nargs="+", default=list(HEADS), help=f"of {', '.join(HEADS)}; gif+VARIANT")
     parser.add_argument(
         "--identities", type=int, default=10_000, help="to train on; photographs: all but those held out"
     )
@@ -163,7 +207,11 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="file of the encoder's weights")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--folder", type=Path, default=Path("scale-runs"), help="for data and finished trainings")
+    parser.add_argument("--plot", type=Path, help="picture of TAR at FAR 1e-3 against the rows of a step")
     given = parser.parse_args()
+    unknown = [name for name in given.heads if name.partition("+")[0] not in HEADS]
+    if unknown:
+        parser.error(f"no such heads: {', '.join(unknown)}; there are {', '.join(HEADS)}")
     if given.world == "photographs" and not (given.faces and given.faces.is_dir()):
         parser.error("photographs need --faces: a folder with a folder of images per identity")
     given.held_out = given.held_out or (60 if given.world == "photographs" else 1500)
@@ -178,12 +226,14 @@ def main() -> None:
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         for name, config in heads.items():
             started = time.perf_counter()
-            found[name].append(train(given, world, split, config, seed))
+            found[name].append(train(given, world, split, config, seed, name.split()[0].partition("+")[2]))
             metrics = 100 * measure(found[name][-1], FARS, np.ones((1, given.held_out)))[0]
             seconds = time.perf_counter() - started
             print(f"seed {seed}, {name}: {np.round(metrics, 2).tolist()} in {seconds:.0f} s", flush=True)
     results = compare(found)
     tell(results)
+    if given.plot:
+        given.plot.write_text(draw_quality(curves(results, heads, len(split.vectors)), "TAR at FAR 0.1 %"))
     settings = {"world": given.world, "identities": int(split.labels.max()) + 1, "seeds": given.seeds}
     print(json.dumps({"benchmark": "scale", **settings, "fars": FARS, "metrics": results}))
 

@@ -7,6 +7,7 @@ A world has images (or vectors), labels, and the features of an encoder that kno
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -15,11 +16,12 @@ import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
+from head_variants import build_variant, retokenize
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gif_core.embedding.encoders import build_encoder
-from gif_core.heads import build_head
+from gif_core.heads import Head, build_head
 from gif_core.images import normalize_pixels
 from gif_core.runtime import ProcessGroup
 from gif_core.separation import separated
@@ -39,6 +41,8 @@ CPU = ProcessGroup(torch.device("cpu"))
 SIDE = 112
 DRAWN = 7
 """Seed of drawn faces; tiny-clip and the demo know others."""
+TEACHER = 1000
+"""Seed of the network whose features serve as an encoder."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,8 @@ class World(Protocol):
     dimension: int
     """Of the code vectors."""
 
-    def train(self, split: Split, config: TrainingConfig, seed: int) -> Tensor:
-        """Train with a head; the features of the test images."""
+    def train(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> Tensor:
+        """Train with a head, or a variant of it (`head_variants`); the features of the test images."""
 
 
 def split_world(world: World, held_out: int, seed: int, cache: Path | None = None) -> Split:
@@ -70,10 +74,7 @@ def split_world(world: World, held_out: int, seed: int, cache: Path | None = Non
 
     Code vectors and codes are computed once and kept in the file `cache`.
     """
-    people = np.unique(world.labels)
-    aside = np.random.default_rng([seed, 77]).permutation(people)[:held_out]
-    test = np.flatnonzero(np.isin(world.labels, aside))
-    train = np.flatnonzero(~np.isin(world.labels, aside))
+    train, test = hold_out(world.labels, held_out, seed)
     _, labels = np.unique(world.labels[train], return_inverse=True)
     if cache is None or not cache.exists():
         vectors = code_vectors(world, train, labels, seed)
@@ -86,6 +87,13 @@ def split_world(world: World, held_out: int, seed: int, cache: Path | None = Non
         stored = np.load(cache)
         vectors, codes = stored["vectors"], stored["codes"]
     return Split(train, labels, vectors, codes, test, world.labels[test])
+
+
+def hold_out(labels: NDArray[np.int64], count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Images of the identities to train on, and of those held out."""
+    aside = np.random.default_rng([seed, 77]).permutation(np.unique(labels))[:count]
+    is_aside = np.isin(labels, aside)
+    return np.flatnonzero(~is_aside), np.flatnonzero(is_aside)
 
 
 def code_vectors(world: World, train: NDArray[np.int64], labels: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
@@ -130,8 +138,10 @@ class FaceWorld:
     def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64], encoded: NDArray[np.float32]) -> None:
         self.images, self.labels, self.encoded = images, labels, encoded
 
-    def train(self, split: Split, config: TrainingConfig, seed: int) -> Tensor:
+    def train(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> Tensor:
         """Train with the project's own steps on images in memory; features of images and their mirror images, added."""
+        if variant:
+            raise ValueError(f"variants of heads are for the world of vectors: {variant}")
         state = build_state(split.codes, split.vectors, config, seed=seed, group=CPU)
         steps = config.epochs * (len(split.train) // config.batch_size)
         stepper = Stepper(state, config, CPU, seed=seed, steps=steps)
@@ -190,6 +200,20 @@ def encode(images: NDArray[np.uint8], config: EmbeddingConfig, cache: Path) -> N
     return np.load(cache)
 
 
+def encode_by_own_network(
+    images: NDArray[np.uint8], labels: NDArray[np.int64], train: NDArray[np.int64], config: TrainingConfig, cache: Path
+) -> NDArray[np.float32]:
+    """Features of a face network that is trained on the identities to train on: an encoder that knows faces."""
+    if not cache.exists():
+        _, own = np.unique(labels[train], return_inverse=True)
+        people = int(own.max()) + 1
+        vectors, codes = np.zeros((people, FaceWorld.dimension), np.float32), np.zeros((people, 1), np.int32)
+        split = Split(train, own, vectors, codes, np.arange(len(labels)), labels)
+        features = FaceWorld(images, labels, vectors).train(split, config, seed=TEACHER)
+        _save(cache, F.normalize(features, dim=1).numpy())
+    return np.load(cache)
+
+
 def _save(path: Path, array: NDArray[np.generic]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part.npy")
@@ -226,32 +250,42 @@ class VectorWorld:
         seen = self.observed @ look + knows * (who @ known).repeat_interleave(each, dim=0)
         self.encoded = (seen - seen.mean(dim=0)).numpy()
 
-    def train(self, split: Split, config: TrainingConfig, seed: int) -> Tensor:
+    def train(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> Tensor:
         """Train a perceptron with the head: the steps of `Stepper`, without images."""
         torch.manual_seed(seed)
         model = perceptron(self.inputs, self.hidden, self.dimension).train()
-        head = build_head(config, split.codes, split.vectors, seed=seed)
+        build = partial(build_variant, variant) if variant else build_head
+        head = build(config, split.codes, split.vectors, seed=seed)
         rows = head.row_optimizer()
         peaks = {build_optimizer([*model.parameters(), *common_parameters(head)], config): config.learning_rate}
         head.attach(next(iter(peaks)))
         peaks |= {rows: config.row_rate} if rows else {}
         steps = config.epochs * (len(split.train) // config.batch_size)
         for step, plan in enumerate(plan_batches(len(split.train), config, seed=seed)):
+            if variant == "retokenize" and step in (steps // 3, 2 * steps // 3):
+                retokenize(head, partial(make_codes, seed=seed))
             labels = torch.from_numpy(split.labels[plan.indices])
             for optimizer, peak in peaks.items():
                 optimizer.param_groups[0]["lr"] = learning_rate(step, steps=steps, peak=peak, warmup_steps=0)
                 optimizer.zero_grad(set_to_none=True)
-            head.begin_step(labels, step)
-            features = model(self.observed[split.train[plan.indices]])
-            loss = head(features, labels).loss
-            if head.sample_negatives:
-                loss = loss + config.sample_weight * head.sample_negatives(features, labels, head.rows_of(labels))
+            loss = self._step(model, head, config, self.observed[split.train[plan.indices]], labels, step)
             loss.backward()
             for optimizer in peaks:
                 optimizer.step()
             head.end_step()
         with torch.inference_mode():
             return model.eval()(self.observed[split.test])
+
+    def _step(
+        self, model: nn.Module, head: Head, config: TrainingConfig, observed: Tensor, labels: Tensor, step: int
+    ) -> Tensor:
+        head.begin_step(labels, step)
+        features = model(observed)
+        output = head(features, labels)
+        self.code_accuracy = float(output.metrics.get("code_accuracy", torch.nan))
+        if not head.sample_negatives:
+            return output.loss
+        return output.loss + config.sample_weight * head.sample_negatives(features, labels, head.rows_of(labels))
 
 
 def perceptron(inputs: int, hidden: int, outputs: int) -> nn.Module:
