@@ -1,6 +1,7 @@
 """`gif artifacts`: list, show, check and clean up stored artifacts."""
 
 from datetime import timedelta
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from gif_core.artifacts import (
     ArtifactStore,
     cache,
     check_artifacts,
+    check_records,
     find_leftovers,
     find_unneeded,
     list_tags,
@@ -84,7 +86,9 @@ def check(
     store: Store,
     name: Annotated[str | None, typer.Argument(metavar="[ARTIFACT]", help="One artifact; all if not given.")] = None,
 ) -> None:
-    """Read every file and compare it with its manifest; the exit code is 1 if a file is damaged.
+    """Read every file and compare it with its digest; the exit code is 1 if a file is damaged.
+
+    Without a name, tags, run records and decisions are checked too.
 
     Examples:
       gif artifacts check
@@ -93,7 +97,8 @@ def check(
     """
     opened, console = ArtifactStore(store), Console()
     refs = [resolve(opened, name)] if name else opened.refs()
-    checked = list(track(check_artifacts(opened, refs), "checking", transient=True, console=Console(stderr=True)))
+    everything = chain(check_artifacts(opened, refs), () if name else check_records(opened))
+    checked = list(track(everything, "checking", transient=True, console=Console(stderr=True)))
     faults = [file for file in checked if file.fault]
     for file in faults:
         console.print(f"damaged: {file.artifact} {file.name}: {file.fault}", soft_wrap=True, markup=False)

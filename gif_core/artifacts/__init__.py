@@ -18,7 +18,9 @@ attempts     which process writes which folder; resuming what a dead one left
 checkpoints  checkpoints of a long computation
 parts        parts of a stage's work, stored as they are finished
 part_runs    computing the parts that are not stored yet, in this process or on the runner that is given
-gc           `gif artifacts check` and `gif artifacts gc`: checking files, removing leftovers
+gc           `gif artifacts gc`: removing leftovers
+checking     `gif artifacts check`: comparing every file with its digest
+records      the digest in manifests, tags, run records, decisions and checkpoints
 pruning      `gif artifacts prune`: removing artifacts that nothing needs
 tags         tags, and finding the artifact that a text names
 decisions    the history of champions: an append-only log of decisions per tag
@@ -58,6 +60,7 @@ __all__ = [
     "PartRunner",
     "PartStore",
     "PublishedMeanwhileError",
+    "RecordDamagedError",
     "Storage",
     "StoreAwayError",
     "StoreError",
@@ -65,6 +68,7 @@ __all__ = [
     "begin_run",
     "cache_folder",
     "check_artifacts",
+    "check_records",
     "check_version",
     "checkpoint_folder",
     "condemning",
@@ -95,6 +99,7 @@ __all__ = [
     "resolve",
     "run_artifacts",
     "save_run",
+    "seal",
     "settle",
     "sha256_of",
     "try_store",
@@ -104,6 +109,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.artifacts.artifact import Artifact, Draft, Inputs
     from gif_core.artifacts.cache import cache_folder
+    from gif_core.artifacts.checking import check_artifacts, check_records
     from gif_core.artifacts.checkpoints import Checkpoint, Checkpoints, checkpoint_folder
     from gif_core.artifacts.damage import condemning
     from gif_core.artifacts.decisions import (
@@ -121,10 +127,11 @@ if TYPE_CHECKING:
         ArtifactMissingError,
         FileDamagedError,
         PublishedMeanwhileError,
+        RecordDamagedError,
         StoreAwayError,
         StoreError,
     )
-    from gif_core.artifacts.gc import RESULTS, check_artifacts, find_leftovers, remove_leftovers
+    from gif_core.artifacts.gc import RESULTS, find_leftovers, remove_leftovers
     from gif_core.artifacts.keys import artifact_key
     from gif_core.artifacts.leases import only_one
     from gif_core.artifacts.lineage import (
@@ -143,6 +150,7 @@ if TYPE_CHECKING:
     from gif_core.artifacts.part_runs import InThisProcess, PartJob, PartRun, PartRunner
     from gif_core.artifacts.parts import PartStore, list_parts
     from gif_core.artifacts.pruning import find_unneeded, remove_unneeded
+    from gif_core.artifacts.records import seal
     from gif_core.artifacts.remote import AT_ONCE, PART_BYTES
     from gif_core.artifacts.runs import begin_run, find_run, list_runs, save_run
     from gif_core.artifacts.selftest import AccessStep, try_store

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
 from gif_core.artifacts import cache
 from gif_core.artifacts.digests import check_file, sha256_of
 from gif_core.artifacts.errors import ArtifactDamagedError
 from gif_core.artifacts.keys import content_of
+from gif_core.artifacts.records import seal, unseal
 from gif_core.artifacts.storage import Storage, sync_folder
 from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import ArtifactRef, CheckpointState, MadeFrom, StoredFile
@@ -62,13 +61,13 @@ class Checkpoints:
         """The newest complete checkpoint; damaged ones are skipped with a warning and removed at the next commit."""
         for folder in self._folders():
             try:
-                state = CheckpointState.model_validate_json(self.storage.read(f"{folder}/{STATE}"))
+                state = unseal(CheckpointState, self.storage.read(f"{folder}/{STATE}"), f"{folder}/{STATE}")
                 checkpoint = Checkpoint(folder, state, self.storage)
                 for file in state.files:
                     checkpoint.path(file.name)
             except FileNotFoundError:
                 self.skipped.add(folder)
-            except (ArtifactDamagedError, ValidationError) as error:
+            except ArtifactDamagedError as error:
                 self.skipped.add(folder)
                 logger.warning("skipping the damaged checkpoint %s: %s", folder, error)
             else:
@@ -95,7 +94,7 @@ class Checkpoints:
         This checkpoint and later steps stay: another run of the same computation may be ahead.
         """
         state = CheckpointState(step=step, files=tuple(files), values=values)
-        self.storage.create(f"{folder}/{STATE}", state.model_dump_json().encode())
+        self.storage.create(f"{folder}/{STATE}", seal(state))
         found = self._folders()
         kept = {folder, *[each for each in found if each not in self.skipped][: self.keep]}
         for old in found:

@@ -56,6 +56,8 @@ def stored_fault(storage: Storage, path: str, file: StoredFile) -> str | None:
         found = storage.sha256(path)
     except FileNotFoundError:
         return "it is missing"
+    except (NotADirectoryError, IsADirectoryError, PermissionError, ValueError) as error:
+        return f"it cannot be read: {error}"
     return None if found == file.sha256 else f"its sha256 is {found} where the manifest says {file.sha256}"
 
 

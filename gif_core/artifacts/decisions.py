@@ -3,10 +3,9 @@
 from contextlib import suppress
 from typing import Final
 
-from pydantic import ValidationError
-
 from gif_core.artifacts.artifact import Artifact
-from gif_core.artifacts.errors import ArtifactMissingError
+from gif_core.artifacts.errors import ArtifactMissingError, RecordDamagedError
+from gif_core.artifacts.records import unseal
 from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import move_tag, read_tag
 from schemas.errors import GifError
@@ -48,7 +47,8 @@ def models_in_force(store: ArtifactStore) -> set[tuple[StageName, str]]:
 
 def find_champion(store: ArtifactStore, tag: str = CHAMPION) -> Artifact | None:
     """The model in use: the one of the last decision, or else the one that is tagged."""
-    history, tagged = read_history(store, tag), read_tag(store, "training", tag)
+    history = read_history(store, tag)
+    tagged = None if history else read_tag(store, "training", tag)
     key = history[-1].champion if history else tagged.ref.key if tagged else None
     if key is None:
         return None
@@ -67,7 +67,10 @@ def settle(store: ArtifactStore, tag: str = CHAMPION) -> bool:
     """
     moved = False
     while history := read_history(store, tag):
-        pointer = read_tag(store, "training", tag)
+        try:
+            pointer = read_tag(store, "training", tag)
+        except RecordDamagedError:
+            pointer = None
         if pointer is not None and pointer.ref.key == history[-1].champion:
             break
         move_tag(store, tag, store.ref("training", history[-1].champion))
@@ -94,9 +97,9 @@ def earlier_champion(history: list[Decision], tag: str) -> str:
 def read_decision(store: ArtifactStore, path: str) -> Decision:
     """One entry of the log; ChampionError if the file is not a decision."""
     try:
-        return Decision.model_validate_json(store.storage.read(path))
-    except ValidationError as error:
-        raise ChampionError(f"{path} of {store.storage.url} is not a decision: {error}") from None
+        return unseal(Decision, store.storage.read(path), path)
+    except RecordDamagedError as error:
+        raise ChampionError(f"{error}; restore it from a copy of {store.storage.url}") from None
 
 
 def _is_entry(path: str) -> bool:

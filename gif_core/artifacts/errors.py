@@ -12,6 +12,10 @@ class ArtifactDamagedError(GifError, RuntimeError):
     """A stored file is missing or differs from its manifest."""
 
 
+class RecordDamagedError(ArtifactDamagedError):
+    """A manifest, tag, run record or decision does not match its digest; the message names the file."""
+
+
 class FileDamagedError(ArtifactDamagedError):
     """A file of a published artifact differs from its manifest, on two reads."""
 

@@ -1,4 +1,4 @@
-"""`gif artifacts check` and `gif artifacts gc`: checking all stored files, and removing leftovers of dead attempts."""
+"""`gif artifacts gc`: removing leftovers of dead attempts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +7,13 @@ from typing import Final
 from gif_core.artifacts.attempts import MARKER, State, owner_state
 from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
-from gif_core.artifacts.damage import note_path, stored_fault
+from gif_core.artifacts.damage import note_path
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.listing import FoundFile, FoundUpload
 from gif_core.artifacts.parts import PARTS, parts_of
 from gif_core.artifacts.runs import going_on
 from gif_core.artifacts.store import ArtifactStore
-from schemas.artifacts import ArtifactRef
 from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, StageName
 
@@ -29,15 +28,6 @@ SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS, PARTS)
 """Folders of files that are written under a hidden name with the writer's id and then renamed."""
 PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
 """Stages that are computed in parts."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One stored file, and its fault if there is one."""
-
-    artifact: str
-    name: str
-    fault: str | None
 
 
 @dataclass(frozen=True)
@@ -63,19 +53,6 @@ class Attempt:
         self.size += file.size
         self.touched = max(self.touched, file.modified)
         self.unfinished |= file.path.endswith(f"/{MARKER}")
-
-
-def check_artifacts(store: ArtifactStore, refs: list[ArtifactRef]) -> Iterator[Checked]:
-    """Read every file of these artifacts and compare it with the manifest."""
-    for ref in refs:
-        try:
-            artifact = store.open(ref)
-        except ArtifactDamagedError as error:
-            yield Checked(str(ref), MANIFEST_FILE, str(error))
-            continue
-        for file in artifact.manifest.files:
-            fault = stored_fault(store.storage, f"{ref.stage}/{ref.key}/{file.path}", file)
-            yield Checked(str(ref), file.name, fault)
 
 
 def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Leftover]:

@@ -34,10 +34,10 @@ def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta
         raise GifError(
             "some manifests cannot be read, so it is not known what is needed: 'gif artifacts check' lists them"
         )
-    runs = [run for run in list_runs(store) if run.stages]
+    runs = [run for run in list_runs(store, strict=True) if run.stages]
     kept = [*runs[:keep_runs], *(run for run in runs[keep_runs:] if run.state == "running")]
     roots = {(stage, done.key) for run in kept for stage, done in run.stages.items()}
-    roots |= {(tag.ref.stage, tag.ref.key) for tag in list_tags(store)} | models_in_force(store)
+    roots |= {(tag.ref.stage, tag.ref.key) for tag in list_tags(store, strict=True)} | models_in_force(store)
     needed = with_sources(roots, {(manifest.stage, manifest.key): manifest for manifest in manifests})
     before = datetime.now(UTC) - older_than
     return [each for each in manifests if (each.stage, each.key) not in needed and each.created_at <= before]

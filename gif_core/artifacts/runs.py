@@ -6,10 +6,9 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import ValidationError
-
 from gif_core.artifacts.attempts import process_state, this_host
-from gif_core.artifacts.errors import ArtifactMissingError
+from gif_core.artifacts.errors import ArtifactMissingError, RecordDamagedError
+from gif_core.artifacts.records import seal, unseal
 from gif_core.artifacts.store import ArtifactStore
 from schemas.artifacts import RunRecord
 from schemas.run import RunConfig
@@ -36,14 +35,14 @@ def begin_run(store: ArtifactStore, config: RunConfig) -> RunRecord:
 def save_run(store: ArtifactStore, record: RunRecord, **changes: Any) -> RunRecord:
     """Update fields of a run's record."""
     record = record.model_copy(update=changes | {"updated_at": datetime.now(UTC)})
-    store.storage.replace(f"runs/{record.run_id}.json", record.model_dump_json(indent=1).encode())
+    store.storage.replace(f"runs/{record.run_id}.json", seal(record))
     return record
 
 
-def list_runs(store: ArtifactStore) -> list[RunRecord]:
-    """All runs with readable records, newest first."""
+def list_runs(store: ArtifactStore, *, strict: bool = False) -> list[RunRecord]:
+    """All runs, newest first; unreadable records are skipped with a warning, or an error if `strict`."""
     paths = [file.path for file in store.storage.find("runs") if file.path.endswith(".json")]
-    records = (_read(store, path) for path in sorted(paths, reverse=True))
+    records = (_read(store, path, strict) for path in sorted(paths, reverse=True))
     return [record for record in records if record is not None]
 
 
@@ -66,11 +65,17 @@ def find_run(store: ArtifactStore, text: str | None = None) -> RunRecord:
     return (with_codes or runs)[0]
 
 
-def _read(store: ArtifactStore, path: str) -> RunRecord | None:
+def _read(store: ArtifactStore, path: str, strict: bool) -> RunRecord | None:
     try:
-        record = RunRecord.model_validate_json(store.storage.read(path))
-    except (ValidationError, FileNotFoundError):
-        logger.warning("skipping %s: it is not a run's record", path)
+        record = unseal(RunRecord, store.storage.read(path), path)
+        if path != f"runs/{record.run_id}.json":
+            raise RecordDamagedError(f"{path} is the record of run {record.run_id}")
+    except FileNotFoundError:
+        return None
+    except RecordDamagedError as error:
+        if strict:
+            raise
+        logger.warning("%s", error)
         return None
     if record.state == "running" and process_state(record.host, record.process) == "dead":
         return record.model_copy(update={"state": "interrupted"})

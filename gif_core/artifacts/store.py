@@ -15,15 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from gif_core.artifacts import cache
 from gif_core.artifacts.artifact import Artifact, Draft, Origins
 from gif_core.artifacts.attempts import abandon, attempt_name, begin_attempt
 from gif_core.artifacts.damage import note_path
 from gif_core.artifacts.digests import sha256_of
-from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, DiskFullError, StoreError
+from gif_core.artifacts.errors import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    DiskFullError,
+    RecordDamagedError,
+    StoreError,
+)
 from gif_core.artifacts.keys import content_of
+from gif_core.artifacts.records import seal, unseal
 from gif_core.artifacts.storage import open_storage, sync_folder
 from gif_core.runtime import code_version, with_log_fields
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
@@ -145,7 +150,7 @@ class ArtifactStore:
         return draft.ref
 
     def _commit(self, draft: Draft, manifest: Manifest, *, replace: bool) -> None:
-        path, content = f"{_folder(draft.ref)}/{MANIFEST_FILE}", manifest.model_dump_json(indent=1).encode()
+        path, content = f"{_folder(draft.ref)}/{MANIFEST_FILE}", seal(manifest)
         if replace:
             self.storage.replace(path, content)
             return
@@ -240,14 +245,14 @@ class ArtifactStore:
         self.storage.remove(_folder(ref))
 
     def _manifest(self, ref: ArtifactRef) -> Manifest | None:
+        path = f"{_folder(ref)}/{MANIFEST_FILE}"
         try:
-            content = self.storage.read(f"{_folder(ref)}/{MANIFEST_FILE}")
+            manifest = unseal(Manifest, self.storage.read(path), path)
         except FileNotFoundError:
             return None
-        try:
-            return Manifest.model_validate_json(content)
-        except ValidationError as error:
-            raise ArtifactDamagedError(f"the manifest of {ref} cannot be read: {error}") from None
+        if (manifest.stage, manifest.key) != (ref.stage, ref.key):
+            raise RecordDamagedError(f"{path} is the manifest of {manifest.stage}/{manifest.key[:12]}, not of {ref}")
+        return manifest
 
 
 def _is_hidden(draft: Draft, path: Path) -> bool:

@@ -19,6 +19,7 @@ from gif_core.artifacts import (
     read_decision,
     read_history,
     read_tag,
+    seal,
     settle,
 )
 from schemas.retraining import CHAMPION, Decision
@@ -48,7 +49,7 @@ def _create(store: ArtifactStore, tag: str, history: list[Decision], fields: dic
     number = history[-1].number + 1 if history else 1
     entry = Decision(number=number, tag=tag, made_at=datetime.now(UTC), **fields)
     try:
-        store.storage.create(decision_path(tag, number), entry.model_dump_json(indent=1).encode())
+        store.storage.create(decision_path(tag, number), seal(entry))
     except FileExistsError:
         return entry if read_decision(store, decision_path(tag, number)) == entry else None
     return entry

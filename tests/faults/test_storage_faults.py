@@ -24,6 +24,7 @@ from gif_core.artifacts import (
 )
 from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.errors import DiskFullError
+from gif_core.artifacts.records import seal
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -252,7 +253,7 @@ def test_a_manifest_of_the_past_or_the_future_is_read_like_any_other_and_swept_b
     manifest = store.open(ref).manifest
     when = datetime.now(UTC) + timedelta(days=days)
     changed = manifest.model_copy(update={"created_at": when})
-    store.storage.replace(f"training/{KEY}/manifest.json", changed.model_dump_json().encode())
+    store.storage.replace(f"training/{KEY}/manifest.json", seal(changed))
     assert store.find("training", KEY) == ref
     remove_leftovers(store, find_leftovers(store, older_than=-60))
     assert faults(store) == []

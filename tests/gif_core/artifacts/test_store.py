@@ -20,6 +20,7 @@ from gif_core.artifacts import (
     check_artifacts,
 )
 from gif_core.artifacts.artifact import Origins
+from gif_core.artifacts.records import SEAL, seal_text
 from schemas.artifacts import ArtifactRef, MadeFrom
 from tests.forked import run_forked
 
@@ -251,7 +252,7 @@ def test_a_file_that_leads_out_of_the_artifact_is_refused(tmp_path: Path) -> Non
     store = ArtifactStore(str(tmp_path))
     publish(store)
     path = tmp_path / "tokenization" / KEY / "manifest.json"
-    path.write_text(path.read_text().replace('/codes.txt"', '/../../../codes.txt"'))
+    path.write_bytes(seal_text(SEAL.sub(b"\n}", path.read_bytes()).replace(b'/codes.txt"', b'/../../../codes.txt"')))
     with pytest.raises(ArtifactDamagedError, match="leads out of the artifact"):
         store.open(store.ref("tokenization", KEY))
 
@@ -260,7 +261,7 @@ def test_a_manifest_of_a_later_version_with_more_fields_can_be_read(tmp_path: Pa
     store = ArtifactStore(str(tmp_path))
     ref = publish(store)
     path = tmp_path / "tokenization" / KEY / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"a_new_field": 1}))
+    path.write_bytes(seal_text(json.dumps(json.loads(path.read_text()) | {"a_new_field": 1}, indent=1).encode()))
     assert store.open(ref).path("codes.txt").read_text() == "codes"
 
 

@@ -22,6 +22,7 @@ from gif_core.artifacts import (
 )
 from gif_core.artifacts.attempts import attempt_name, this_host
 from gif_core.artifacts.gc import DAY, SMALL_FILES
+from gif_core.artifacts.records import SEAL, seal_text
 from schemas.artifacts import ArtifactRef
 from schemas.files import MANIFEST_FILE
 from tests.forked import run_forked
@@ -115,7 +116,13 @@ def end_owner(store: ArtifactStore, ref: ArtifactRef) -> None:
     old = next(path for path in folder.iterdir() if path.is_dir())
     new = old.rename(folder / f"{this_host()}-{ended.pid}-abc")
     manifest = folder / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(f"{old.name}/", f"{new.name}/"))
+    reseal(manifest, f"{old.name}/", f"{new.name}/")
+
+
+def reseal(path: Path, old: str, new: str) -> None:
+    """Change a record and make its digest right again."""
+    plain = SEAL.sub(b"\n}", path.read_bytes())
+    path.write_bytes(seal_text(plain.replace(old.encode(), new.encode())))
 
 
 def test_what_was_just_replaced_stays_for_those_who_are_reading_it(tmp_path: Path) -> None:
