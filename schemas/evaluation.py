@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from schemas.addresses import Address
-from schemas.base import Frozen
+from schemas.base import Frozen, Seed
 
 SetLabel = Annotated[str, Field(pattern=r"^[\w .+-]{1,60}$")]
 System = Literal["raw_pixels", "encoder", "model"]
@@ -118,7 +118,7 @@ class SyntheticPairsSet(_Set):
     """Number of identities."""
     pairs: PositiveInt = 300
     """Number of genuine pairs, and of impostor pairs."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of the drawn faces and pairs; independent of the run's seed."""
 
     @property
@@ -133,7 +133,7 @@ class SyntheticIjbSet(_TemplateSet):
     kind: Literal["synthetic_ijb"] = "synthetic_ijb"
     identities: int = Field(default=40, ge=4)
     """Number of identities."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of the drawn faces; independent of the run's seed."""
 
     @property
@@ -141,8 +141,6 @@ class SyntheticIjbSet(_TemplateSet):
         """Always `synthetic-IJB-C`."""
         return "synthetic-IJB-C"
 
-
-SET_KINDS = ("held_out", "bin", "lfw", "parquet", "ijb", "synthetic_bin", "synthetic_ijb")
 
 PairFiles = PairFileSet | LfwSet | PairTableSet
 PairSettings = HeldOutSet | PairFiles | SyntheticPairsSet
@@ -177,7 +175,7 @@ class EvaluationConfig(Frozen):
     """Add the feature of the mirrored image in pair verification and identification."""
     identification: IdentificationConfig | None = IdentificationConfig()
     """Settings of identification by codes; null: skip it. Only models with the head `gif` predict codes."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of the pairs and probe images drawn from held-out identities; independent of the run's seed."""
 
     @model_validator(mode="after")

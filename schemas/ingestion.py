@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from schemas.addresses import Address
-from schemas.base import Frozen
+from schemas.base import Frozen, Seed
 
 MOST_DRAWN = 10**6
 """Most identities of a synthetic source; higher identity numbers are reserved for synthetic evaluation sets."""
@@ -21,7 +21,7 @@ class SyntheticSource(Frozen):
     """Images of the rarest identity."""
     largest: PositiveInt = 40
     """Images of the most frequent identity; the counts in between follow a long-tailed distribution."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of the drawn identities; independent of the run's seed."""
 
     @model_validator(mode="after")
@@ -86,8 +86,6 @@ class TableSource(Frozen):
     """Find and align the face of every photograph; those with no face or several are quarantined. Needs the detector:
     `gif detector install`. false: the images are aligned faces."""
 
-
-SOURCE_KINDS = ("synthetic", "folder", "recordio", "webdataset", "parquet", "arrow")
 
 Source = Annotated[
     SyntheticSource | FolderSource | RecordIOSource | WebDatasetSource | TableSource, Field(discriminator="kind")

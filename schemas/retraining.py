@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from schemas.artifacts import KEY_PATTERN
-from schemas.base import Frozen, Stored
+from schemas.base import Frozen, Seed, Stored
 
 CHAMPION: Final = "champion"
 Key = Annotated[str, Field(pattern=KEY_PATTERN)]
@@ -52,7 +52,7 @@ class PromotionPolicy(Frozen):
     """Confidence level of the bootstrap interval of each difference."""
     replicas: int = Field(default=1000, ge=100)
     """Bootstrap resamples of the identities."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of the resampling."""
 
 

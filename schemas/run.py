@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import Field, model_validator
 
 from schemas.addresses import Address
-from schemas.base import Frozen
+from schemas.base import Frozen, Seed
 from schemas.embedding import EmbeddingConfig
 from schemas.evaluation import EvaluationConfig
 from schemas.execution import ExecutionConfig
@@ -36,7 +36,7 @@ class RunConfig(Frozen):
 
     preset: PresetName | None = None
     """Preset to start from; all other settings override it."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of separation, tokenization and training. Datasets and evaluation sets have their own seeds, so that runs
     with different seeds are compared on the same data."""
     store: Address = Field(default_factory=default_store, validate_default=True)

@@ -6,7 +6,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from flows.cli import (
@@ -28,6 +27,7 @@ from flows.cli import (
     synthetic_sets,
     up,
 )
+from flows.cli.output import Console
 from gif_core.runtime import code_version
 from schemas.addresses import hide_credentials
 from schemas.errors import GifError

@@ -5,11 +5,11 @@ from itertools import chain
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from flows.cli.options import Store
+from flows.cli.output import Console
 from flows.cli.tables import format_age, format_metric
 from gif_core.artifacts import (
     ArtifactStore,

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import duckdb
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
+from flows.cli.output import Console
 from flows.cli.selection import SelectionError
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, run_artifacts
 from schemas.files import CODES_DUCKDB_FILE, CODES_FILE, VECTORS_FILE

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from flows.cli.options import Store
+from flows.cli.output import Console
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, find_scores
 
 if TYPE_CHECKING:

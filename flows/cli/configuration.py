@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 from rich.syntax import Syntax
 
 from flows.cli.options import Overrides
+from flows.cli.output import Console
 from schemas.loading import load_config
 from schemas.presets import PRESETS
 from schemas.run import RunConfig

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,6 +19,7 @@ from flows.cli.checks import (
 )
 from flows.cli.environment import prepare
 from flows.cli.options import Overrides, reach
+from flows.cli.output import Console
 from flows.cli.server_checks import check_server
 from flows.cli.version_checks import check_versions
 from schemas.loading import load_config

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from flows.cli.output import Console
 from schemas.embedding import EmbeddingConfig
 
 if TYPE_CHECKING:

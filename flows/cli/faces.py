@@ -9,10 +9,10 @@ from typing import Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import track
 
 from flows.cli.options import Run, Store
+from flows.cli.output import Console
 from flows.cli.selection import Selection, SelectionError, open_selection
 from gif_core.artifacts import ArtifactStore
 from gif_core.images import check_ending, draw_contact_sheet

@@ -1,7 +1,6 @@
 """The line that says which model a command uses."""
 
-from rich.console import Console
-
+from flows.cli.output import Console
 from schemas.artifacts import ArtifactRef
 
 

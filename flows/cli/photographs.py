@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
+
+from flows.cli.output import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,11 +114,11 @@ def save_drawing(
     if out is None:
         return
     from gif_core.detection import draw_faces, encode_picture
-    from gif_core.images import decode_bounded
+    from gif_core.images import decode_bounded, read_image_file
 
     found = [each.face.detection for each in given if each.face.detection]
     if len(found) < len(given):
         raise ValueError(f"--draw {out}: {given[0].path} was taken as an aligned face; --faces detect finds its box")
-    drawn = draw_faces(decode_bounded(given[0].path.read_bytes()), found, names, known)
+    drawn = draw_faces(decode_bounded(read_image_file(given[0].path)), found, names, known)
     out.write_bytes(encode_picture(drawn, out.suffix.lower()))
     print(out)

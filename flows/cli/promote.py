@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from pydantic import ValidationError
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Store, Verbose, read_config
+from flows.cli.output import Console
 from flows.cli.tables import format_age
 from gif_core.artifacts import (
     ArtifactStore,
@@ -24,8 +23,10 @@ from gif_core.artifacts import (
 )
 from gif_core.retraining import promote as make_champion
 from gif_core.retraining import roll_back
+from schemas.explaining import explain
 from schemas.loading import ConfigError
 from schemas.retraining import CHAMPION, Decision, RetrainingPolicy, RetrainingResult
+from schemas.safe_yaml import UnsafeYamlError, parse_yaml
 
 Tag = Annotated[str, typer.Option(metavar="TAG", help="Tag of the champion, if the store has several.")]
 Because = Annotated[str, typer.Option(metavar="TEXT", help="The reason, kept in the history.")]
@@ -145,9 +146,8 @@ def _read_policy(path: Path | None) -> RetrainingPolicy:
     if path is None:
         return RetrainingPolicy()
     try:
-        return RetrainingPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except yaml.YAMLError as error:
+        return RetrainingPolicy.model_validate(parse_yaml(path.read_text(encoding="utf-8")) or {})
+    except UnsafeYamlError as error:
         raise ConfigError(f"{path} is not a YAML file: {error}") from None
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, each['loc']))} = {each['input']!r}: {each['msg']}" for each in error.errors())
-        raise ConfigError(f"{path}: {'; '.join(faults)}") from None
+        raise ConfigError(f"{path}: {explain(error, RetrainingPolicy.model_json_schema())}") from None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from rich.text import Text
 from flows.cli.encoders import Device, check_format, print_vectors, save_vectors
 from flows.cli.models import note_model
 from flows.cli.options import Model, Store
+from flows.cli.output import Console
 from flows.cli.photographs import (
     All,
     Draw,

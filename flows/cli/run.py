@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.environment import prepare
 from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_config
+from flows.cli.output import Console
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import find_inputs, plan_stages, select_stages

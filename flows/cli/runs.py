@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 from rich.table import Column, Table
 
 from flows.cli.options import Store
+from flows.cli.output import Console
 from flows.cli.tables import format_age, show_run
 from gif_core.artifacts import ArtifactStore, find_run, list_runs
 

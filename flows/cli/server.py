@@ -4,7 +4,8 @@ import atexit
 import subprocess
 
 from prefect.settings import PREFECT_API_URL
-from rich.console import Console
+
+from flows.cli.output import Console
 
 START_SECONDS = 120
 WATCH = 'cat > /dev/null; kill -TERM "$0"'

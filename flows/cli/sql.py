@@ -8,14 +8,18 @@ from typing import Annotated
 
 import pyarrow as pa
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.options import Run, Store
+from flows.cli.output import Console
 from gif_core.artifacts import ArtifactStore, describe_tables, query
+from gif_core.runtime import printable
 
 MAX_ROWS = 200
+LONGEST_LIST = 16
+"""Lists of more values are shortened in a table; codes are shorter."""
+SHOWN = 4
 
 
 class Format(StrEnum):
@@ -59,18 +63,32 @@ def sql(
 def _print_table(answer: pa.Table) -> None:
     table = Table(*map(escape, answer.column_names))
     for row in answer.slice(0, MAX_ROWS).to_pylist():
-        table.add_row(*(escape(str(value)) for value in row.values()))
+        table.add_row(*(escape(_shorten(value)) for value in row.values()))
     console = Console()
     console.print(table)
     if answer.num_rows > MAX_ROWS:
         console.print(f"the first {MAX_ROWS} rows; --format csv or json prints them all")
 
 
+def _shorten(value: object) -> str:
+    """A value as text; of a long list, such as a vector, the beginning and its length."""
+    if isinstance(value, list) and len(value) > LONGEST_LIST:
+        first = ", ".join(f"{each:.4g}" if isinstance(each, float) else str(each) for each in value[:SHOWN])
+        return f"[{first}, … {len(value)} values]"
+    return str(value)
+
+
 def _print_csv(answer: pa.Table) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.column_names)
+    on_terminal = sys.stdout.isatty()
     for batch in answer.to_batches():
-        writer.writerows(row.values() for row in batch.to_pylist())
+        rows = (row.values() for row in batch.to_pylist())
+        writer.writerows(map(_visible, row) if on_terminal else row for row in rows)
+
+
+def _visible(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
 
 
 def _print_json(answer: pa.Table) -> None:

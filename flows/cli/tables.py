@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from rich.console import Console
 from rich.table import Table
 
+from flows.cli.output import Console
 from gif_core.artifacts import ArtifactStore
 from schemas.artifacts import RunRecord, StageRecord
 from schemas.files import REPORT_FILE

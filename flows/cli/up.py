@@ -13,11 +13,11 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import typer
-from rich.console import Console
 
 from flows.cli.deploy import POOL
 from flows.cli.environment import DEFAULTS, SERVER, WATCHED
 from flows.cli.locking import hold_alone, sign_lock
+from flows.cli.output import Console
 from flows.cli.seaweed import BUCKET, is_free, prepare_seaweed, write_private
 from flows.cli.services import Services, ending_by_signal
 from schemas.errors import GifError

@@ -17,7 +17,8 @@ from schemas.errors import GifError
 from schemas.files import CODES_DUCKDB_FILE, METRICS_FILE
 from schemas.stages import StageName
 
-READING: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+EXPLAIN: Final = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(?=SELECT|FROM|WITH|VALUES|\(\s*SELECT)", re.IGNORECASE)
+"""The beginning of an explanation of a reading statement."""
 OVERVIEW: Final = (
     "SELECT table_name, string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_index) AS columns "
     "FROM duckdb_columns() WHERE NOT internal AND database_name IN ('memory', 'temp') "
@@ -87,7 +88,11 @@ def _open_database(
 
 
 def _locked(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Take files, networks and settings out of reach of whatever is asked from now on."""
+    """Take files, networks and settings out of reach of whatever is asked from now on.
+
+    Without external access DuckDB may still write to its temporary directory, so there is none.
+    """
+    connection.execute("SET temp_directory = ''")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -98,11 +103,16 @@ def _check_reads(connection: duckdb.DuckDBPyConnection, text: str) -> None:
         statements = connection.extract_statements(text)
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
-    if not statements:
-        raise QueryError("there is no statement in the query")
-    for statement in statements:
-        if statement.type not in READING:
-            raise QueryError(f"only reading is allowed, not {statement.type.name}: write a SELECT")
+    if len(statements) != 1:
+        raise QueryError(f"give one SELECT at a time, not {len(statements)} statements")
+    (statement,) = statements
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        begin = EXPLAIN.match(text)
+        if begin is None:
+            raise QueryError("only a SELECT can be explained: EXPLAIN SELECT …")
+        _check_reads(connection, text[begin.end() :])
+    elif statement.type != duckdb.StatementType.SELECT:
+        raise QueryError(f"only reading is allowed, not {statement.type.name}: write a SELECT")
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int | None) -> pa.Table:

@@ -17,6 +17,10 @@ NESTED: Final = ("state_dict", "model", "teacher", "student")
 """Keys under which training scripts store the state dict."""
 PREFIXES: Final = ("module.", "backbone.")
 """Prefixes of parameter names that wrappers add."""
+COUNTERS: Final = (torch.int64, torch.int32)
+"""Types of buffers that count or number, such as `num_batches_tracked`."""
+MASK: Final = "attn_mask"
+"""Ending of buffers of minus infinity, with which CLIP's text tower is stored."""
 SHOWN: Final = 5
 """Mismatches that an error message lists."""
 
@@ -30,11 +34,34 @@ class WeightsError(GifError, RuntimeError):
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file or a PyTorch state dict, without running code in it."""
+    if not path.is_file():
+        raise WeightsError(f"{path} is not a file of weights")
     try:
         found: Any = load_file(path) if _is_safetensors(path) else _load_state(path)
     except Exception as error:  # damaged files raise all kinds of exceptions
         raise WeightsError(f"{path} cannot be read as weights: {_reason(error)}") from error
-    return _unwrap(found, path)
+    weights = _unwrap(found, path)
+    unfit = list(islice(_unfit(weights), SHOWN + 1))
+    if unfit:
+        raise WeightsError(f"{path} holds tensors that are no weights: {_some(unfit)}")
+    return weights
+
+
+def _unfit(weights: Weights) -> Iterator[str]:
+    """Names of tensors that no network can compute with, and why."""
+    for name, tensor in weights.items():
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            yield f"{name} is {str(tensor.layout).removeprefix('torch.')} or quantized, not dense"
+        elif tensor.is_meta:
+            yield f"{name} has no values (a tensor on the device meta)"
+        elif not (tensor.is_floating_point() or tensor.dtype in COUNTERS):
+            yield f"{name} is {str(tensor.dtype).removeprefix('torch.')}, not floating point"
+        elif tensor.is_floating_point() and not name.endswith(MASK) and not bool(torch.isfinite(tensor).all()):
+            yield f"{name} has values that are not finite (NaN or infinity)"
+
+
+def _some(faults: list[str]) -> str:
+    return "; ".join(faults[:SHOWN]) + ("; …" if len(faults) > SHOWN else "")
 
 
 def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callable[[Any, Weights], Weights]) -> None:
@@ -45,8 +72,7 @@ def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callab
         logger.debug("%s cannot be converted: %s", path, error)
     misfits = list(islice(_misfits(model.state_dict(), weights), SHOWN + 1))
     if misfits:
-        more = "; …" if len(misfits) > SHOWN else ""
-        raise WeightsError(f"{path} does not fit the model: {'; '.join(misfits[:SHOWN])}{more}")
+        raise WeightsError(f"{path} does not fit the model: {_some(misfits)}")
     model.load_state_dict(weights)
 
 
@@ -56,6 +82,8 @@ def _misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Itera
             yield f"{name} is missing"
         elif found[name].shape != tensor.shape:
             yield f"{name} is {list(found[name].shape)} where the model has {list(tensor.shape)}"
+        elif found[name].is_floating_point() != tensor.is_floating_point():
+            yield f"{name} is {found[name].dtype} where the model has {tensor.dtype}"
     yield from (f"the model has no {name}" for name in found if name not in wanted)
 
 
@@ -82,6 +110,9 @@ def _unwrap(found: Any, path: Path) -> dict[str, Tensor]:
             found = found[name]
     if not isinstance(found, dict) or not found or not all(isinstance(each, Tensor) for each in found.values()):
         raise WeightsError(f"{path} holds no state dict (a dictionary of names and tensors)")
+    odd = [repr(name)[:80] for name in found if not isinstance(name, str)]
+    if odd:
+        raise WeightsError(f"{path} holds tensors whose names are not text: {_some(odd)}")
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in found):
             found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}

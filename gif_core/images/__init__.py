@@ -43,6 +43,7 @@ __all__ = [
     "open_faces",
     "read_face",
     "read_face_file",
+    "read_image_file",
     "read_landmarks",
 ]
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from gif_core.images.contact_sheet import check_ending, draw_contact_sheet
     from gif_core.images.faces import IMAGE_SIZE, Faces, Images, decode, open_faces
     from gif_core.images.landmarks import Landmarks, read_landmarks
-    from gif_core.images.load import LIMITS, decode_bounded, load_each, read_face, read_face_file
+    from gif_core.images.load import LIMITS, decode_bounded, load_each, read_face, read_face_file, read_image_file
     from gif_core.images.pixels import normalize_pixels
     from gif_core.images.source_files import IMAGE_ENDINGS, LARGEST_IMAGE, SourceFile
 else:

@@ -53,11 +53,6 @@ def is_label(text: str) -> bool:
     return 0 < len(text) <= LONGEST_LABEL and is_text(text)
 
 
-def printable(text: str) -> str:
-    """The text with lone surrogates escaped."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 class Listing(Protocol):
     """The records and identities of a source, found without reading images where the format allows it."""
 

@@ -10,8 +10,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from gif_core.images import SourceFile
-from gif_core.readers.base import printable
-from gif_core.runtime import once_per_file
+from gif_core.runtime import once_per_file, printable
 
 EDGE = 64 * 1024
 """Bytes at both ends of a file that make up its digest."""

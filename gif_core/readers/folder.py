@@ -31,9 +31,10 @@ from gif_core.images import (
     decode_bounded,
     read_landmarks,
 )
-from gif_core.readers.base import Content, Fault, is_text, printable
+from gif_core.readers.base import Content, Fault, is_text
 from gif_core.readers.files import fingerprint
 from gif_core.readers.local_folder import Entry, LocalFolder, is_image, is_visible
+from gif_core.runtime import printable
 from schemas.ingestion import FolderSource
 
 LISTING_THREADS = 16

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gif_core.images import IMAGE_ENDINGS
-from gif_core.readers.base import Fault, printable
+from gif_core.readers.base import Fault
+from gif_core.runtime import printable
 
 logger = logging.getLogger(__name__)
 

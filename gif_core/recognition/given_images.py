@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.detection import AlignedFace, DetectorMissingError, FaceMode, find_faces
-from gif_core.images import IMAGE_SIZE, align, decode_bounded, load_each, read_landmarks
+from gif_core.images import IMAGE_SIZE, align, decode_bounded, load_each, read_image_file, read_landmarks
 from schemas.errors import GifError
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def _pixels(index: int, image: str | os.PathLike[str] | bytes | NDArray[np.uint8
     """The RGB pixels of an image in its own size."""
     if isinstance(image, np.ndarray):
         return _check_array(index, image)
-    return decode_bounded(image if isinstance(image, bytes) else Path(image).read_bytes())
+    return decode_bounded(image if isinstance(image, bytes) else read_image_file(Path(image)))
 
 
 def _name(index: int, image: Image) -> str:

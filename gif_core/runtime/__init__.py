@@ -13,6 +13,7 @@ memory         peak memory of a process tree
 matrices       memory-mapped float32 tensors in safetensors files
 sharded_rows   a matrix whose rows are divided among processes; unit rows
 logs           log lines that carry run, stage and artifact; JSON logging
+terminal_text  text from outside, made safe for a terminal
 formatting     numbers, sizes, durations, dates and metric names as text
 distribution   the installed distribution: its name, tested versions, and commands that add packages
 unchanged      answers about a file, computed once while the file does not change
@@ -73,6 +74,7 @@ __all__ = [
     "plain_name",
     "postponed_interrupts",
     "prefetch",
+    "printable",
     "rendezvous_options",
     "result_of",
     "run_module",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_process_tree
     from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
     from gif_core.runtime.sharded_rows import CHUNK, ShardedRows, own_range, unit_rows
+    from gif_core.runtime.terminal_text import printable
     from gif_core.runtime.torchrun import check_elastic, count_processes, rendezvous_options, run_module
     from gif_core.runtime.unchanged import once_per_file
     from gif_core.runtime.version import code_version

@@ -1,3 +1,5 @@
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ from pydantic import ValidationError
 from schemas.loading import ConfigError, load_config
 from schemas.presets import PRESETS
 from schemas.run import RunConfig
+from schemas.safe_yaml import parse_yaml
 
 IDENTITIES = {
     "casia": 10_572,
@@ -74,9 +77,21 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
         ("ingestion.held_out=2", ["ingestion.held_out", "= 2", "less than 1"]),
         ("ingestion.sources.0.identites=5", ["ingestion.sources.0.identites", "did you mean 'identities'?"]),
         ("ingestion.sources.0.kind=video", ["ingestion.sources.0", "'video'", "'synthetic', 'folder'"]),
+        ("ingestion.sources.²=1", ["'²' is not a position in a list of 1"]),
+        ("ingestion.sources.0={kind: foldr}", ["did you mean 'folder'?", "kind must be one of: 'synthetic'"]),
+        ("ingestion.sources=[{path: x}]", ["ingestion.sources.0", "needs a kind: arrow, folder"]),
+        ("ingestion.sources={kind: folder}", ["ingestion.sources", "must be a list"]),
+        ("evaluation.sets=[{kind: bin, path: x, name: y}]", ["evaluation.sets.0.name", "known: kind, label, path"]),
+        ("evaluation.sets=[{kind: ijb, path: x}]", ["evaluation.sets.0.name: this setting is required"]),
+        ("training=5", ["training = 5: must be a table of settings"]),
+        ("training.backbone=iresnet10", ["did you mean 'iresnet100'?"]),
+        ("ingestion.decode_all=perhaps", ["must be true or false"]),
+        ("seed=1.5", ["seed = 1.5: must be a whole number"]),
+        (f"seed={'9' * 4000}", ["seed = 999", "less than or equal to 9223372036854775807"]),
+        ('evaluation.sets=[{kind: bin, path: "\\ud800"}]', ["evaluation.sets.0.path", "can be written as UTF-8"]),
         ("ingestion.sources.3.kind=folder", ["'3' is not a position in a list of 1"]),
         ("toknization.length=4", ["toknization", "did you mean 'tokenization'?"]),
-        ("seed=abc", ["seed", "'abc'", "valid integer"]),
+        ("seed=abc", ["seed", "'abc'", "whole number"]),
         ("tokenization.length", ["--set takes stage.field=value", "'tokenization.length'"]),
         ("separation.batch_size=0", ["separation.batch_size", "= 0", "greater than 0"]),
     ],
@@ -85,6 +100,55 @@ def test_validation_errors_name_the_field_the_value_and_the_allowed_values(overr
     with pytest.raises(ConfigError) as caught:
         load_config("demo", [override])
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+PYDANTIC = ("instance of", "Input", "input tag", "discriminator", "valid dictionary", "tuple", "Config")
+
+
+@pytest.mark.parametrize("value", ["x", "[1]", "{a: 1}", "-1.5"])
+def test_no_message_about_a_setting_has_the_words_of_the_validator(value: str) -> None:
+    for stage, config in load_config("demo"):
+        for field in getattr(type(config), "model_fields", [None]):
+            try:
+                load_config("demo", [f"{stage}.{field}={value}" if field else f"{stage}={value}"])
+            except ConfigError as error:
+                message = str(error).replace(repr(value), "")
+                assert not [word for word in PYDANTIC if word in message], message
+
+
+def test_yaml_bombs_end_in_a_sentence_at_once(tmp_path: Path) -> None:
+    lists = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in pairwise("abcdefghijkl")
+    )
+    merges = "a: &a {x: 1}\n" + "".join(
+        f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n" for before, name in pairwise("abcdefghijkl")
+    )
+    bombs = {
+        lists: "more than 20,000 values",
+        merges: "more than 20,000 values",
+        "[" * 5000: "more than 40 tables or lists inside each other",
+        "a: &a [*a]": "has no anchor before it, or is inside it",
+        "seed: 1\nseed: 2": "line 2: 'seed' is set twice",
+        "x" * 2**21: "characters",
+        "seed: 2020-99-99": "month must be",
+    }
+    path, start = tmp_path / "run.yaml", time.process_time()
+    for text, words in bombs.items():
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            load_config(str(path))
+    assert time.process_time() - start < 15
+
+
+def test_aliases_and_merges_of_a_usual_size_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "preset: demo\ntraining: &base {epochs: 3, gamma: 2}\ntokenization: {length: 2}\nseed: &s 4\n"
+        "ingestion: {sources: [{kind: synthetic, seed: *s}]}\n"
+    )
+    config = load_config(str(path))
+    assert (config.training.epochs, config.seed, config.ingestion.sources[0].seed) == (3, 4, 4)  # type: ignore[union-attr]
+    assert parse_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}") == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}
 
 
 def test_all_errors_are_reported_at_once() -> None:
@@ -105,7 +169,7 @@ def test_a_file_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must hold a table of settings"):
         load_config(str(path))
     path.write_text("a: [1\n")
-    with pytest.raises(ConfigError, match="is not a YAML file"):
+    with pytest.raises(ConfigError, match="is not a YAML file of settings"):
         load_config(str(path))
 
 

@@ -153,6 +153,12 @@ def test_a_query_that_names_no_table_sees_all_of_them(store: ArtifactStore) -> N
         "ATTACH 'other.duckdb'",
         "SET enable_external_access = true",
         "SELECT 1; DELETE FROM codes",
+        "SELECT 1; SELECT 2",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO './.tmp/x'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x'",
+        "EXPLAIN DELETE FROM codes",
+        "/* SELECT */ EXPLAIN ANALYZE COPY (SELECT 1) TO './.tmp/x'",
+        "EXPLAIN ANALYZE INSERT INTO code_table.codes SELECT * FROM codes",
         "SELECT * FROM read_csv('/etc/passwd')",
         "SELECT * FROM read_text('pyproject.toml')",
         "INSTALL httpfs",
@@ -181,6 +187,14 @@ def test_codes_of_a_store_without_a_table_of_quality_answer_all_the_same(store: 
     assert store.sql("SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
     with pytest.raises(QueryError, match="code_quality does not exist"):
         store.sql("FROM code_quality")
+
+
+def test_two_statements_are_refused_and_a_select_can_be_explained(store: ArtifactStore) -> None:
+    with pytest.raises(QueryError, match="give one SELECT at a time, not 2 statements"):
+        store.sql("SELECT 1; SELECT 2")
+    with pytest.raises(QueryError, match="only a SELECT can be explained"):
+        store.sql("EXPLAIN ANALYZE COPY (SELECT 1) TO './.tmp/x'")
+    assert store.sql("EXPLAIN ANALYZE WITH c AS (SELECT 1) SELECT * FROM c").num_rows == 1
 
 
 def test_a_wrong_query_gets_duckdbs_own_words(store: ArtifactStore) -> None:

@@ -1,5 +1,6 @@
 import copy
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -364,6 +365,36 @@ def test_weights_of_others_load_strictly(tmp_path: Path, prefix: str) -> None:
     torch.save({prefix + name: value for name, value in missing.items()}, tmp_path / "backbone.pth")
     with pytest.raises(WeightsError, match=r"conv1.weight is missing"):
         open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.full((32,), torch.nan), "not finite"),
+        (torch.full((32,), torch.inf), "not finite"),
+        (torch.ones(32, dtype=torch.bool), "is bool, not floating point"),
+        (torch.ones(32, dtype=torch.int8), "is int8, not floating point"),
+        (torch.ones(32, dtype=torch.complex64), "is complex64, not floating point"),
+        (torch.ones(32, dtype=torch.int64), r"is torch.int64 where the model has torch.float32"),
+        (torch.ones(32).to_sparse(), "is sparse_coo"),
+        (torch.ones(32, device="meta"), "has no values"),
+    ],
+)
+def test_weights_with_tensors_that_are_no_weights_are_refused_by_name(
+    tmp_path: Path, tensor: torch.Tensor, words: str
+) -> None:
+    torch.save(build_backbone("iresnet_tiny", 32).state_dict() | {"features.bias": tensor}, tmp_path / "backbone.pth")
+    with pytest.raises(WeightsError, match=f"backbone.pth .*features.bias {words}|features.bias .*{words}"):
+        open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
+
+
+def test_weights_with_numbers_for_names_are_refused(tmp_path: Path) -> None:
+    torch.save({1: torch.zeros(3), "a": torch.zeros(3)}, tmp_path / "backbone.pth")
+    with pytest.raises(WeightsError, match="whose names are not text: 1"):
+        open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
+    os.mkfifo(tmp_path / "fifo.pth")
+    with pytest.raises(WeightsError, match="is not a file of weights"):
+        open_foreign_backbone("iresnet_tiny", tmp_path / "fifo.pth")
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:

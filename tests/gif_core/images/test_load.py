@@ -1,5 +1,6 @@
 """Images of third-party files: none is decoded that declares more than can be decoded safely."""
 
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -60,6 +61,13 @@ def test_an_image_that_declares_too_much_is_refused_by_name_wherever_it_is(tmp_p
             images.load(np.array([0]))
     with pytest.raises(EvaluationFileError, match=rf"lfw\.bin, image 1: {words}"):
         EncodedImages("lfw.bin", [png_of(8), content]).load(np.array([0, 1]))
+
+
+def test_a_pipe_or_a_device_in_place_of_an_image_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.jpg")
+    for path in (tmp_path / "fifo.jpg", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ValueError, match="not a regular file"):
+            read_face_file(path)
 
 
 @pytest.mark.parametrize("points", [None, POINTS])
