@@ -10,6 +10,7 @@ from gif_core.embedding.encoders.tiny_clip import TEST_SEED
 from gif_core.synthetic import describe, draw_face, identity_attributes
 from schemas.embedding import EmbeddingConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 IDENTITIES = 300
 SAMPLES = 3
 
@@ -22,12 +23,10 @@ def encoder() -> OpenClipEncoder:
 @pytest.fixture(scope="module")
 def vectors(encoder: OpenClipEncoder) -> NDArray[np.float32]:
     """Identity vectors (Eq. 3) of identities outside its training."""
-    means = []
-    for identity in range(IDENTITIES):
-        images = np.stack([draw_face(TEST_SEED, identity, sample) for sample in range(SAMPLES)])
-        mean = encoder.encode(images).mean(dim=0)
-        means.append((mean / mean.norm()).numpy())
-    return np.stack(means)
+    images = [draw_face(TEST_SEED, identity, sample) for identity in range(IDENTITIES) for sample in range(SAMPLES)]
+    parts = [encoder.encode(np.stack(images[start : start + 90])) for start in range(0, len(images), 90)]
+    means = torch.cat(parts).unflatten(0, (IDENTITIES, SAMPLES)).mean(dim=1)
+    return torch.nn.functional.normalize(means, dim=1).numpy()
 
 
 def test_zero_shot_attributes_of_unseen_identities_are_clearly_above_chance(encoder: OpenClipEncoder) -> None:
