@@ -12,7 +12,8 @@ FAISS ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-TESTS := $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# One thread per test process: threads of two processes on two cores would spin against each other.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo up test test-slow coverage check format docs dist clean
 
