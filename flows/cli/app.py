@@ -19,6 +19,7 @@ from flows.cli import (
     encoders,
     export,
     faces,
+    galleries,
     promote,
     recognition,
     run,
@@ -53,12 +54,14 @@ app.command("encode")(encoders.encode)
 app.command("embed")(recognition.embed)
 app.command("verify")(recognition.verify)
 app.command("identify")(recognition.identify)
+app.command("enroll")(galleries.enroll)
 app.command("synthetic-sets")(synthetic_sets.synthetic_sets)
 app.add_typer(configuration.app, name="config")
 app.add_typer(faces.app, name="faces")
 app.add_typer(codes.app, name="codes")
 app.add_typer(encoders.app, name="tiny-clip")
 app.add_typer(export.app, name="export")
+app.add_typer(galleries.app, name="gallery")
 app.add_typer(detector.app, name="detector")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(runs.app, name="runs")

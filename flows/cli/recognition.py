@@ -129,6 +129,9 @@ def identify(
             "exhaustive: all identities, ranked by z·h."
         ),
     ] = By.reranked,
+    gallery: Annotated[
+        str | None, typer.Option("--gallery", metavar="NAME", help="Search people of `gif enroll` instead.")
+    ] = None,
     faces: Faces = FaceModes.auto,
     every: All = False,
     draw: Draw = None,
@@ -137,7 +140,7 @@ def identify(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Find which of the identities in the training set an image shows, or report it as unknown.
+    """Find which of the identities in the training set, or in a gallery, an image shows, or report it as unknown.
 
     z·h is the cosine between an image's feature and an identity's code vector.
 
@@ -148,12 +151,18 @@ def identify(
 
       gif identify group.jpg --all --draw named.jpg
 
+      gif identify photo.jpg --gallery staff
+
       gif identify a.jpg --by exhaustive --model training/4f2a
     """
     check_drawing(draw, images)
     given = read_given(images, faces, landmarks, every=every)
-    recognizer = _load(store, model, device)
-    answers = recognizer.identify([each.face for each in given], top, by.value)
+    if gallery is not None:
+        recognizer, answers, promise = _search_gallery(store, gallery, given, top, model, device)
+    else:
+        recognizer = _load(store, model, device)
+        answers = recognizer.identify([each.face for each in given], top, by.value)
+        promise = recognizer.calibration(by.value).describe()
     names = [_name(answer) for answer in answers]
     if as_json:
         for each, answer in zip(given, answers, strict=True):
@@ -161,8 +170,21 @@ def identify(
             print(json.dumps({**found, **asdict(answer), "model": recognizer.model.key}))
     else:
         _print_answers(given, answers)
-        print(recognizer.calibration(by.value).describe())
+        print(promise)
     save_drawing(draw, given, names, [bool(answer.known) for answer in answers])
+
+
+def _search_gallery(
+    store: str, name: str, given: list[GivenFace], top: int, model: str | None, device: str
+) -> tuple[Recognizer, list[Identified], str]:
+    """The model of a gallery, its answers, and what its threshold promises."""
+    from gif_core.galleries import EnrolledGallery
+
+    if model is not None:
+        raise ValueError(f"--model is not for --gallery: {name} is searched with the model it was enrolled with")
+    gallery = EnrolledGallery.open(store, name, device=device, index="flat")
+    note_model(gallery.recognizer.model, f"of the gallery {name}, version {gallery.version.number}")
+    return gallery.recognizer, gallery.identify([each.face for each in given], top), gallery.describe()
 
 
 def _load(store: str, model: str | None, device: str) -> Recognizer:

@@ -24,6 +24,7 @@ records      the digest in manifests, tags, run records, decisions and checkpoin
 pruning      `gif artifacts prune`: removing artifacts that nothing needs
 tags         tags, and finding the artifact that a text names
 decisions    the history of champions: an append-only log of decisions per tag
+gallery_log  versions of galleries of enrolled people
 runs         run records
 lineage      what an artifact was made from, what a run produced, and which model a name means
 sql          SQL over the artifacts of a run: `gif sql` and ArtifactStore.sql
@@ -50,6 +51,7 @@ __all__ = [
     "Draft",
     "FileDamagedError",
     "FoundModel",
+    "GalleryError",
     "InThisProcess",
     "Inputs",
     "MetricsWriter",
@@ -71,6 +73,7 @@ __all__ = [
     "check_records",
     "check_version",
     "checkpoint_folder",
+    "commit_version",
     "condemning",
     "decision_path",
     "describe_tables",
@@ -83,6 +86,9 @@ __all__ = [
     "find_run",
     "find_scores",
     "find_unneeded",
+    "gallery_folder",
+    "latest_version",
+    "list_galleries",
     "list_parts",
     "list_runs",
     "list_tags",
@@ -94,6 +100,7 @@ __all__ = [
     "read_decision",
     "read_history",
     "read_tag",
+    "read_versions",
     "remove_leftovers",
     "remove_unneeded",
     "resolve",
@@ -130,6 +137,14 @@ if TYPE_CHECKING:
         RecordDamagedError,
         StoreAwayError,
         StoreError,
+    )
+    from gif_core.artifacts.gallery_log import (
+        GalleryError,
+        commit_version,
+        gallery_folder,
+        latest_version,
+        list_galleries,
+        read_versions,
     )
     from gif_core.artifacts.gc import RESULTS, find_leftovers, remove_leftovers
     from gif_core.artifacts.keys import artifact_key

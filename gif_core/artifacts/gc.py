@@ -9,6 +9,7 @@ from gif_core.artifacts.cache import sweep_drafts
 from gif_core.artifacts.checkpoints import CHECKPOINTS
 from gif_core.artifacts.damage import note_path
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
+from gif_core.artifacts.gallery_log import GALLERIES, latest_version
 from gif_core.artifacts.leases import LEASES, find_leases
 from gif_core.artifacts.listing import FoundFile, FoundUpload
 from gif_core.artifacts.parts import PARTS, parts_of
@@ -24,7 +25,7 @@ RESULTS: Final = "prefect"
 """Folder of Prefect's results."""
 RESULTS_KEPT = 30
 """Days for which Prefect's results are kept."""
-SMALL_FILES: Final = ("runs", "tags", "decisions", LEASES, RESULTS, PARTS)
+SMALL_FILES: Final = ("runs", "tags", "decisions", GALLERIES, LEASES, RESULTS, PARTS)
 """Folders of files that are written under a hidden name with the writer's id and then renamed."""
 PARTED: frozenset[StageName] = frozenset({"embedding", "evaluation"})
 """Stages that are computed in parts."""
@@ -85,6 +86,7 @@ def find_leftovers(store: ArtifactStore, *, older_than: float = DAY) -> list[Lef
     kept = now - PARTS_KEPT * older_than
     found = [*abandoned, *_unused_parts(store, now, kept), *_old_checkpoints(store, held, kept), *ended]
     found += [*_old_uploads(store, held, now - older_than), *_half_written(store, now - older_than)]
+    found += _unlisted_segments(store, now - older_than)
     return [*found, *_old_results(store, now - RESULTS_KEPT * DAY)]
 
 
@@ -164,6 +166,16 @@ def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[L
     for file in store.storage.find(PARTS):
         if file.path.rpartition("/")[2] not in used and file.modified < before and not _is_unnamed(file.path):
             yield Leftover(file.path, file.size)
+
+
+def _unlisted_segments(store: ArtifactStore, before: float) -> Iterator[Leftover]:
+    """Templates of galleries that the newest version does not list: leftovers of enrolments that were killed."""
+    for name in {file.path.split("/")[1] for file in store.storage.find(GALLERIES)}:
+        newest = latest_version(store, name)
+        listed = set(newest.segments) if newest else set()
+        for file in store.storage.find(f"{GALLERIES}/{name}/segments"):
+            if file.path.rpartition("/")[2] not in listed and file.modified < before and not _is_unnamed(file.path):
+                yield Leftover(file.path, file.size)
 
 
 def _is_over(place: str, attempt: Attempt, written: dict[str, float], before: float) -> bool:

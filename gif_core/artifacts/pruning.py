@@ -9,6 +9,7 @@ from typing import Final
 from gif_core.artifacts.attempts import owner_state
 from gif_core.artifacts.decisions import models_in_force
 from gif_core.artifacts.errors import ArtifactMissingError
+from gif_core.artifacts.gallery_log import models_of_galleries
 from gif_core.artifacts.leases import find_leases, only_one
 from gif_core.artifacts.lineage import with_sources
 from gif_core.artifacts.runs import going_on, list_runs
@@ -27,7 +28,7 @@ class StoreInUseError(GifError):
 
 
 def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta = timedelta()) -> list[Manifest]:
-    """Artifacts that the newest runs, tags, champions and their inputs do not need, newest first."""
+    """Artifacts that the newest runs, tags, champions, galleries and their inputs do not need, newest first."""
     _refuse_while_in_use(store)
     manifests = store.manifests()
     if len(manifests) < len(store.refs()):
@@ -38,6 +39,7 @@ def find_unneeded(store: ArtifactStore, *, keep_runs: int, older_than: timedelta
     kept = [*runs[:keep_runs], *(run for run in runs[keep_runs:] if run.state == "running")]
     roots = {(stage, done.key) for run in kept for stage, done in run.stages.items()}
     roots |= {(tag.ref.stage, tag.ref.key) for tag in list_tags(store, strict=True)} | models_in_force(store)
+    roots |= models_of_galleries(store)
     needed = with_sources(roots, {(manifest.stage, manifest.key): manifest for manifest in manifests})
     before = datetime.now(UTC) - older_than
     return [each for each in manifests if (each.stage, each.key) not in needed and each.created_at <= before]

@@ -20,11 +20,13 @@ __all__ = [
     "DetectorMissingError",
     "FaceMode",
     "NoFaceError",
+    "SeveralFacesError",
     "draw_faces",
     "encode_picture",
     "find_detector",
     "find_faces",
     "install_detector",
+    "only_face",
     "open_detector",
 ]
 
@@ -38,6 +40,14 @@ if TYPE_CHECKING:
         find_detector,
         install_detector,
     )
-    from gif_core.detection.photographs import FACE_MODES, AlignedFace, FaceMode, NoFaceError, find_faces
+    from gif_core.detection.photographs import (
+        FACE_MODES,
+        AlignedFace,
+        FaceMode,
+        NoFaceError,
+        SeveralFacesError,
+        find_faces,
+        only_face,
+    )
 else:
     __getattr__ = lazy_imports(__name__)

@@ -2,6 +2,7 @@
 
 # Shapes: H height, W width, C channels.
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
@@ -24,6 +25,14 @@ FULL_EYE_DISTANCE: Final = 35.0
 LEAST_SHARPNESS: Final = 20.0
 """Variance of the Laplacian of an aligned face: photographs of 250×250 pixels have 50 to 640, and 5 to 22 after a
 Gaussian blur of 3 pixels."""
+
+
+BYSTANDER: Final = 0.5
+"""A face whose box is lower than this share of the largest one's does not count as a second person."""
+
+
+class SeveralFacesError(GifError, ValueError):
+    """A photograph that should show one person shows several."""
 
 
 class NoFaceError(GifError, ValueError):
@@ -66,6 +75,18 @@ class AlignedFace:
         if self.sharpness < LEAST_SHARPNESS:
             said.append(f"blurred: sharpness {self.sharpness:.0f}, usual is 50 and more")
         return tuple(said)
+
+
+def only_face(faces: Sequence[AlignedFace]) -> AlignedFace:
+    """The face of the only person of a photograph, largest first; SeveralFacesError if there is another person.
+
+    Faces less than half as high as the largest belong to bystanders.
+    """
+    heights = [face.detection.box[3] for face in faces if face.detection]
+    persons = sum(height >= BYSTANDER * max(heights) for height in heights)
+    if persons > 1:
+        raise SeveralFacesError(f"several faces: {persons} of similar size")
+    return faces[0]
 
 
 def find_faces(image_HWC: NDArray[np.uint8], mode: FaceMode = "auto") -> list[AlignedFace]:

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.detection import DETECTOR_DIGEST, NoFaceError, find_detector, find_faces
+from gif_core.detection import DETECTOR_DIGEST, NoFaceError, find_detector, find_faces, only_face
 from gif_core.images import BadImageError, ImageLimits, SourceFile, check_image, decode_bounded
 from gif_core.readers.base import Content, Listing, Reader
 
@@ -25,8 +25,6 @@ VERSION: Final = 1
 """Raised when the same photographs would give other faces."""
 AT_ONCE: Final = 32
 """Photographs per worker that are in memory at once."""
-BYSTANDER: Final = 0.5
-"""A face whose box is lower than this share of the largest one's does not count as a second person."""
 QUALITY: Final = 95
 """JPEG quality of aligned faces."""
 FRAME: Final = struct.Struct("<qIBI")
@@ -91,16 +89,12 @@ def align_photograph(content: Content, limits: ImageLimits) -> Content:
         if isinstance(content, BadImageError):
             raise content
         check_image(content, limits)
-        faces = find_faces(decode_bounded(content, limits), "detect")
+        face = only_face(find_faces(decode_bounded(content, limits), "detect"))
     except NoFaceError as error:
         return BadImageError(f"no face: {error}")
     except ValueError as error:
         return error if isinstance(error, BadImageError) else BadImageError(str(error))
-    heights = [face.detection.box[3] for face in faces if face.detection]
-    persons = sum(height >= BYSTANDER * max(heights) for height in heights)
-    if persons > 1:
-        return BadImageError(f"several faces: {persons} of similar size")
-    bgr_HWC = cv2.cvtColor(faces[0].pixels_HWC, cv2.COLOR_RGB2BGR)
+    bgr_HWC = cv2.cvtColor(face.pixels_HWC, cv2.COLOR_RGB2BGR)
     encoded: bytes = cv2.imencode(".jpg", bgr_HWC, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1].tobytes()
     return encoded
 

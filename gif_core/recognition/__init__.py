@@ -19,6 +19,7 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "METHODS",
     "RANKS",
+    "AnyImage",
     "Calibration",
     "Candidate",
     "ChosenImages",
@@ -31,6 +32,7 @@ __all__ = [
     "Points",
     "Recognizer",
     "Verified",
+    "calibrate_threshold",
     "choose_enrolled",
     "choose_unknown",
     "measure_open_set",
@@ -47,8 +49,8 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.recognition.beam_search import search_codes, token_log_probs
     from gif_core.recognition.gallery import METHODS, Gallery, Method, open_gallery
-    from gif_core.recognition.given_images import NotAnImageError, Points, read_faces, read_points
-    from gif_core.recognition.open_set import RANKS, measure_open_set, open_set_metrics
+    from gif_core.recognition.given_images import AnyImage, NotAnImageError, Points, read_faces, read_points
+    from gif_core.recognition.open_set import RANKS, calibrate_threshold, measure_open_set, open_set_metrics
     from gif_core.recognition.probes import ChosenImages, choose_enrolled, choose_unknown
     from gif_core.recognition.recognizer import Candidate, Identified, NotEvaluatedError, Recognizer, Verified
     from gif_core.recognition.thresholds import Calibration, PairThreshold, pair_thresholds, read_calibration

@@ -18,7 +18,7 @@ from schemas.errors import GifError
 
 logger = logging.getLogger(__name__)
 
-Image = str | os.PathLike[str] | bytes | NDArray[np.uint8] | AlignedFace
+AnyImage = str | os.PathLike[str] | bytes | NDArray[np.uint8] | AlignedFace
 """A path, the content of an image file, RGB pixels [height, width, 3], or a face that was found before."""
 Points = NDArray[np.floating[Any]]
 """Left eye, right eye, nose, left and right corner of the mouth [5, 2], in pixels of the image."""
@@ -32,7 +32,7 @@ class NotAnImageError(GifError, ValueError):
 class GivenImages:
     """Images of any kind, each read when its batch is embedded."""
 
-    images: Sequence[Image]
+    images: Sequence[AnyImage]
     points: Sequence[Points | None]
     mode: FaceMode = "auto"
 
@@ -46,12 +46,12 @@ class GivenImages:
 
 
 def gather_images(
-    images: Image | Sequence[Image] | NDArray[np.uint8],
+    images: AnyImage | Sequence[AnyImage] | NDArray[np.uint8],
     landmarks: Points | Sequence[Points] | None = None,
     mode: FaceMode = "auto",
 ) -> GivenImages:
     """One image or several as a list, with landmarks for each of them or for none; `mode` says how faces are found."""
-    given: list[Image] = [images] if _is_one(images) else list(images)  # type: ignore[list-item, arg-type]
+    given: list[AnyImage] = [images] if _is_one(images) else list(images)  # type: ignore[list-item, arg-type]
     if not given:
         raise NotAnImageError("there are no images: give at least one")
     if landmarks is None:
@@ -84,7 +84,7 @@ def _is_one(images: Any) -> bool:
     )
 
 
-def read_faces(image: Image, mode: FaceMode = "auto", points_52: Points | None = None) -> list[AlignedFace]:
+def read_faces(image: AnyImage, mode: FaceMode = "auto", points_52: Points | None = None) -> list[AlignedFace]:
     """The faces of one image, largest first; with landmarks, the one that they show.
 
     NotAnImageError if the image cannot be read or shows no face.
@@ -92,7 +92,7 @@ def read_faces(image: Image, mode: FaceMode = "auto", points_52: Points | None =
     return _faces(0, image, points_52, mode)
 
 
-def _read(index: int, image: Image, points_52: Points | None, mode: FaceMode) -> NDArray[np.uint8]:
+def _read(index: int, image: AnyImage, points_52: Points | None, mode: FaceMode) -> NDArray[np.uint8]:
     """The aligned face of one image: the largest one if it shows several."""
     face = _faces(index, image, points_52, mode)[0]
     if face.remarks and not isinstance(image, AlignedFace):
@@ -100,7 +100,7 @@ def _read(index: int, image: Image, points_52: Points | None, mode: FaceMode) ->
     return face.pixels_HWC
 
 
-def _faces(index: int, image: Image, points_52: Points | None, mode: FaceMode) -> list[AlignedFace]:
+def _faces(index: int, image: AnyImage, points_52: Points | None, mode: FaceMode) -> list[AlignedFace]:
     if isinstance(image, AlignedFace):
         return [image]
     try:
@@ -128,7 +128,7 @@ def _pixels(index: int, image: str | os.PathLike[str] | bytes | NDArray[np.uint8
     return decode_bounded(image if isinstance(image, bytes) else read_image_file(Path(image)))
 
 
-def _name(index: int, image: Image) -> str:
+def _name(index: int, image: AnyImage) -> str:
     return str(image) if isinstance(image, str | os.PathLike) else f"image {index}"
 
 

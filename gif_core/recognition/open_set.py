@@ -29,7 +29,7 @@ class OpenSetMetrics:
     other half. None if there is only one."""
 
 
-def calibrate(best_U: NDArray[np.floating], fpir: float) -> float:
+def calibrate_threshold(best_U: NDArray[np.floating], fpir: float) -> float:
     """The lowest threshold that at most a share `fpir` (below 1) of the unknown images reach."""
     if not len(best_U):
         raise ValueError("calibrating a threshold needs images of identities that are not enrolled")
@@ -48,7 +48,7 @@ def measure_open_set(
     """The metrics of one method; `identity_E` and `identity_U` are the true identities of the images."""
     hit_EK = enrolled.identities_BK == identity_E[:, None]
     best_E, best_U = enrolled.scores_BK[:, 0], unknown.scores_BK[:, 0]
-    threshold = calibrate(best_U, fpir)
+    threshold = calibrate_threshold(best_U, fpir)
     return OpenSetMetrics(
         rank={rank: float(hit_EK[:, :rank].any(axis=1).mean()) for rank in RANKS},
         threshold=threshold,
@@ -63,7 +63,7 @@ def _cross_check(best_U: NDArray[np.floating], identity_U: NDArray[np.int64], fp
     half_U = place_U % 2 == 0
     if half_U.all():
         return None
-    wrong = [np.sum(best_U[part] >= calibrate(best_U[~part], fpir)) for part in (half_U, ~half_U)]
+    wrong = [np.sum(best_U[part] >= calibrate_threshold(best_U[~part], fpir)) for part in (half_U, ~half_U)]
     return float(sum(wrong) / len(best_U))
 
 

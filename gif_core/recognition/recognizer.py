@@ -23,9 +23,11 @@ from gif_core.artifacts import (
 )
 from gif_core.backbones import embed_images
 from gif_core.detection import FaceMode
+from gif_core.images import open_faces
 from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import METHODS, Candidates, Gallery, Method, open_gallery
-from gif_core.recognition.given_images import Image, Points, gather_images
+from gif_core.recognition.given_images import AnyImage, Points, gather_images
+from gif_core.recognition.probes import choose_unknown
 from gif_core.recognition.thresholds import (
     Calibration,
     PairThreshold,
@@ -151,7 +153,7 @@ class Recognizer:
 
     def embed(
         self,
-        images: Image | Sequence[Image] | NDArray[np.uint8],
+        images: AnyImage | Sequence[AnyImage] | NDArray[np.uint8],
         landmarks: Points | Sequence[Points] | None = None,
         *,
         faces: FaceMode = "auto",
@@ -162,10 +164,18 @@ class Recognizer:
         chunks = embed_images(self._backbone, given, np.arange(len(given)), flip=flip, device=self.device)
         return np.concatenate(list(chunks))
 
+    def embed_held_out(self, most: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features and identities of up to `most` held-out faces of the model's ingestion; none if it is gone."""
+        if "ingestion" not in self._artifacts or not self._artifacts["ingestion"].names("held_out-"):
+            return np.empty((0, 0), np.float32), np.empty(0, np.int64)
+        chosen = choose_unknown(open_faces(self._artifacts["ingestion"], "held_out", workers=1), most, seed=0)
+        chunks = embed_images(self._backbone, chosen.images, chosen.rows_N, flip=True, device=self.device)
+        return np.concatenate(list(chunks)), chosen.identity_N
+
     def verify(
         self,
-        a: Image,
-        b: Image,
+        a: AnyImage,
+        b: AnyImage,
         landmarks: Points | Sequence[Points] | None = None,
         *,
         faces: FaceMode = "auto",
@@ -183,7 +193,7 @@ class Recognizer:
 
     def identify(
         self,
-        images: Image | Sequence[Image] | NDArray[np.uint8],
+        images: AnyImage | Sequence[AnyImage] | NDArray[np.uint8],
         top: int = 5,
         by: Method = "reranked",
         landmarks: Points | Sequence[Points] | None = None,

@@ -14,7 +14,7 @@ from gif_core.heads import TokenHeads
 from gif_core.recognition import METHODS, Gallery, Method, measure_open_set, open_gallery
 from gif_core.recognition.code_tree import NO_IDENTITY
 from gif_core.recognition.gallery import Candidates
-from gif_core.recognition.open_set import calibrate
+from gif_core.recognition.open_set import calibrate_threshold
 from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
 from schemas.files import CODE_VECTORS_FILE, HEAD_FILE, MODEL_FILE
 from schemas.stages import StageName
@@ -116,15 +116,15 @@ def test_codes_of_other_identities_than_the_vectors_are_refused() -> None:
 @pytest.mark.parametrize(("fpir", "reach"), [(0.01, 0), (0.05, 2), (0.1, 5), (0.5, 25)])
 def test_no_more_unknown_images_than_allowed_reach_the_lowest_threshold(fpir: float, reach: int) -> None:
     scores = np.random.default_rng(0).random(50).astype(np.float32)
-    threshold = calibrate(scores, fpir)
+    threshold = calibrate_threshold(scores, fpir)
     assert np.sum(scores >= threshold) == reach
     assert np.sum(scores >= np.nextafter(np.float32(threshold), np.float32(-1))) == reach + 1
 
 
 def test_equal_scores_are_all_kept_below_the_threshold() -> None:
-    assert calibrate(np.full(100, 0.25, np.float32), 0.1) > 0.25
+    assert calibrate_threshold(np.full(100, 0.25, np.float32), 0.1) > 0.25
     with pytest.raises(ValueError, match="not enrolled"):
-        calibrate(np.empty(0), 0.1)
+        calibrate_threshold(np.empty(0), 0.1)
 
 
 def test_metrics_of_an_open_set_are_those_counted_by_hand() -> None:

@@ -1,0 +1,44 @@
+"""Photographs with labels: a sub-folder per identity, or a file with a line `image,label` for each."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from gif_core.images import IMAGE_ENDINGS
+from schemas.errors import GifError
+
+
+class AlbumError(GifError, ValueError):
+    """A folder or a file of labels that names no photographs."""
+
+
+def read_album(folder: Path, labels: Path | None = None) -> list[tuple[str, Path]]:
+    """Labels and photographs, sorted by both; paths in a file of labels are those below the folder."""
+    if not folder.is_dir():
+        raise AlbumError(f"there is no folder {folder}")
+    found = sorted(_read_labels(folder, labels) if labels else _list_folders(folder))
+    if not found:
+        wanted = f"a line image,label in {labels}" if labels else "a sub-folder of images per identity"
+        raise AlbumError(f"{folder} has no photographs ({' '.join(IMAGE_ENDINGS)}): it needs {wanted}")
+    return found
+
+
+def _list_folders(folder: Path) -> Iterator[tuple[str, Path]]:
+    for each in folder.iterdir():
+        if each.is_dir() and not each.name.startswith("."):
+            yield from ((each.name, path) for path in each.iterdir() if _is_image(path))
+
+
+def _read_labels(folder: Path, labels: Path) -> Iterator[tuple[str, Path]]:
+    with labels.open(newline="", encoding="utf-8-sig") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if row and len(row) != 2:
+                raise AlbumError(f"{labels}, line {number}: expected image,label, found {','.join(row)[:80]!r}")
+            if row and not (folder / row[0]).is_file():
+                raise AlbumError(f"{labels}, line {number}: there is no image {folder / row[0]}")
+            if row:
+                yield row[1].strip(), folder / row[0]
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_ENDINGS and not path.name.startswith(".") and path.is_file()
