@@ -42,8 +42,13 @@ HeadName = Literal[
     "curricularface",
     "magface",
     "broadface",
+    "groupface",
+    "dul",
+    "virtual_fc",
+    "dcq",
+    "f2c",
 ]
-SCALES: Final[dict[str, float]] = {"gif": 16.0}
+SCALES: Final[dict[str, float]] = {"gif": 16.0, "virtual_fc": 32.0, "dcq": 50.0, "f2c": 32.0}
 MARGINS: Final[dict[str, float]] = {
     "arcface": 0.5,
     "cosface": 0.4,
@@ -52,9 +57,19 @@ MARGINS: Final[dict[str, float]] = {
     "curricularface": 0.5,
     "magface": 0.45,
     "broadface": 0.5,
+    "groupface": 0.5,
+    "dul": 0.5,
+    "virtual_fc": 0.5,
+    "dcq": 0.3,
+    "f2c": 0.4,
 }
-UNSAMPLED: Final = ("broadface",)
+AVERAGE_DECAYS: Final[dict[str, float]] = {"dcq": 0.999, "f2c": 0.99}
+IMAGES_PER_IDENTITY: Final[dict[str, int]] = {"virtual_fc": 10, "dcq": 2, "f2c": 2}
+BROADFACE_QUEUE: Final = 32_768
+UNSAMPLED: Final = ("broadface", "virtual_fc", "dcq", "f2c")
 """Heads that cannot use a sample of the rows."""
+WITHOUT_SAMPLE_NEGATIVES: Final = ("groupface", "dul", "virtual_fc", "dcq", "f2c")
+"""Heads whose images no row of one identity stands for, or whose network gives more than a feature."""
 SAMPLE_RATES: Final[dict[str, float]] = {"partial_fc": 0.3}
 RATES: Final = {"sgd": 0.1, "adamw": 1e-4}
 DECAYS: Final = {"sgd": 1e-4, "adamw": 0.1}
@@ -107,26 +122,40 @@ class TrainingConfig(Frozen):
     backbone: BackboneName = "iresnet100"
     """Architecture of the network. The output dimension is that of the code vectors."""
     head: HeadName = "gif"
-    """`gif`: the paper's head on identity codes. The others are classifiers with one row per identity, sharded over the
-    processes; `partial_fc` is `cosface` with a `sample_rate` of 0.3."""
+    """`gif`: the paper's head on identity codes. Most others are classifiers with one row per identity, sharded over
+    the processes; `partial_fc` is `cosface` with a `sample_rate` of 0.3. `virtual_fc` has few anchors, `dcq` and `f2c`
+    a queue and a pool of features of a moving average of the network."""
     scale: PositiveFloat | None = None
-    """Scale s of the cosine logits (Eq. 1 and 7); null: 16 for `gif`, 64 for the classifiers."""
+    """Scale s of the cosine logits (Eq. 1 and 7); null: 16 for `gif`, 32 for `virtual_fc` and `f2c`, 50 for
+    `dcq`, 64 for the classifiers."""
     margin: NonNegativeFloat | None = None
     """Margin of the true class, or of a token's true value in `gif`; null: that of the head's authors, 0.5 for
-    `arcface`, `curricularface` and `broadface`, 0.45 for the shortest features of `magface`, 0.4 for `cosface`,
-    `partial_fc` and `adaface`, and 0 for `gif`, as in the paper."""
+    `arcface`, `curricularface`, `broadface`, `groupface`, `dul` and `virtual_fc`, 0.45 for the shortest features of
+    `magface`, 0.4 for `cosface`, `partial_fc`, `adaface` and `f2c`, 0.3 for `dcq`, and 0 for `gif`, as in the paper."""
     margins: tuple[Annotated[float, Field(ge=1)], NonNegativeFloat, NonNegativeFloat] = (1.0, 0.5, 0.0)
     """m1, m2 and m3 of the head `combined_margin`: cos(m1·θ + m2) - m3."""
     sample_rate: float | None = Field(default=None, gt=0, le=1)
     """Share of the rows of a classifier used in a step, including those of the batch's identities (PartialFC). It works
-    with any margin but not with `broadface`, whose queue needs all rows. null: 0.3 for `partial_fc`, else 1."""
+    with any margin but not with `broadface`, whose queue needs all rows, nor with `virtual_fc`. null: 0.3 for
+    `partial_fc`, else 1."""
     interclass_filter: float | None = Field(default=None, gt=0, lt=1)
     """Cosine above which another identity's row is taken for the same person under a second label: a classifier then
     counts it as if it were 0, as insightface does. null: no filter."""
     norm_weight: NonNegativeFloat = 35.0
     """Weight λ of the penalty of `magface`, which makes features longer."""
     queue_size: PositiveInt | None = None
-    """Features of earlier images that `broadface` keeps; null: 32,768."""
+    """Features of earlier images that `broadface` and `dcq` keep, and identities in the pool of `f2c`. null: 32,768 for
+    `broadface`; for the others a tenth of the identities, and at least `batch_size`."""
+    anchors: PositiveInt | None = None
+    """Anchors of `virtual_fc`; null: a hundredth of the identities, and at least twice as many as a step has."""
+    groups: PositiveInt = 32
+    """Groups of `groupface`."""
+    average_decay: float | None = Field(default=None, ge=0, lt=1)
+    """Share of the network's moving average that remains in a step; null: 0.999 for `dcq`, 0.99 for `f2c`."""
+    images_per_identity: PositiveInt | None = None
+    """Images of one identity that follow each other in a batch; an epoch has as many steps as with 1. Half of a batch
+    of `f2c` are pairs of identities drawn alike, and half are images drawn alike. null: 10 for `virtual_fc`, 2 for
+    `dcq` and `f2c`, else 1."""
     gamma: NonNegativeFloat = 1.0
     """Weight γ of L_AR in Eq. 10; 0: train on codes only."""
     code_weight: NonNegativeFloat = 1.0
@@ -221,6 +250,14 @@ class TrainingConfig(Frozen):
             )
         return self
 
+    @model_validator(mode="after")
+    def _keep_pairs(self) -> Self:
+        if self.head in AVERAGE_DECAYS and self.images_per_identity not in (None, 2):
+            raise ValueError(f"{self.head} compares pairs: remove training.images_per_identity")
+        if self.sample_negatives and self.head in WITHOUT_SAMPLE_NEGATIVES:
+            raise ValueError(f"{self.head} cannot be combined with training.sample_negatives: set it to 0")
+        return self
+
     def maps_code_vectors(self, identities: int) -> bool:
         """Whether code vectors of so many identities go through the shared map."""
         return self.code_vectors == "mapped" or (self.code_vectors == "living" and self.negatives < identities)
@@ -229,6 +266,26 @@ class TrainingConfig(Frozen):
     def scale_of_head(self) -> float:
         """`scale`, or the default of the head."""
         return SCALES.get(self.head, 64.0) if self.scale is None else self.scale
+
+    @property
+    def images_per_identity_of_head(self) -> int:
+        """`images_per_identity`, or the default of the head."""
+        return self.images_per_identity or IMAGES_PER_IDENTITY.get(self.head, 1)
+
+    @property
+    def average_decay_of_head(self) -> float:
+        """`average_decay`, or the default of the head."""
+        return AVERAGE_DECAYS.get(self.head, 0.0) if self.average_decay is None else self.average_decay
+
+    def queue_size_of_head(self, identities: int) -> int:
+        """`queue_size`, or the default of the head for so many identities."""
+        usual = BROADFACE_QUEUE if self.head == "broadface" else max(identities // 10, self.batch_size)
+        return self.queue_size or usual
+
+    def anchors_of_head(self, identities: int) -> int:
+        """`anchors`, or its default for so many identities."""
+        in_a_step = -(-self.batch_size // self.images_per_identity_of_head)
+        return self.anchors or max(identities // 100, 2 * in_a_step)
 
     @property
     def sample_rate_of_head(self) -> float:

@@ -5,6 +5,7 @@ factory        build_backbone: a network by its name in the settings
 iresnet        IResNet-18 to 200, as in insightface
 mobilefacenet  MobileFaceNet, as in insightface
 vit            vision transformers, as in insightface and CVLFace
+outputs        build_network: a backbone with the output that a head learns from
 features       embedding images with a trained network; the sum with the mirrored image
 weights        published weights of insightface and CVLFace
 safe_loading   reading weights without running code in the file, and checking that they fit
@@ -19,6 +20,7 @@ __all__ = [
     "Backbone",
     "WeightsError",
     "build_backbone",
+    "build_network",
     "embed_both",
     "embed_images",
     "load_weights",
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from gif_core.backbones.base import Backbone
     from gif_core.backbones.factory import build_backbone
     from gif_core.backbones.features import embed_both, embed_images
+    from gif_core.backbones.outputs import build_network
     from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
     from gif_core.backbones.weights import USUAL, open_foreign_backbone
 else:

@@ -10,7 +10,14 @@ sample_negatives  features of other images as negatives, for any head
 classifier       per-identity classifiers (Eq. 1) and PartialFC's sampling of rows
 margins          ArcFace, CosFace, SphereFace, AdaFace, CurricularFace and MagFace margins
 broadface        BroadFace: rows that also learn from earlier images
+virtual_fc       Virtual FC: few anchors for all identities
+dul              DUL: a feature is a normal distribution
+groupface        GroupFace: features that know their group
+pairs            PairHead: heads that compare with an average of the network
+dcq              DCQ: class weights are keys in a queue
+f2c              F²C: a pool of class centres
 feature_queue    FeatureQueue: features of recent images
+class_pool       ClassPool: centres of recently used identities
 row_sampling     PartialFC: which rows a step uses, and the optimizer's state of them
 sharded_softmax  margin softmax over rows that are divided among processes
 """
@@ -19,11 +26,12 @@ from typing import TYPE_CHECKING
 
 from gif_core.runtime.lazy import lazy_imports
 
-__all__ = ["Head", "HeadOutput", "TokenHeads", "build_head"]
+__all__ = ["Head", "HeadOutput", "PairHead", "TokenHeads", "build_head"]
 
 if TYPE_CHECKING:
     from gif_core.heads.base import Head, HeadOutput
     from gif_core.heads.factory import build_head
+    from gif_core.heads.pairs import PairHead
     from gif_core.heads.token_heads import TokenHeads
 else:
     __getattr__ = lazy_imports(__name__)

@@ -47,6 +47,10 @@ def size_of_head(config: TrainingConfig, identities: int, shape: CodeShape, dim:
     """Return the size of the head `config.head`."""
     if config.head == "gif":
         return size_of_tokens(config, shape, dim)
+    if config.head == "virtual_fc":
+        return size_of_rows(config.anchors_of_head(identities), dim)
+    if config.head in ("dcq", "f2c"):
+        return HeadSize(0, 0, config.queue_size_of_head(identities))
     return size_of_rows(identities, dim, config.sample_rate_of_head)
 
 

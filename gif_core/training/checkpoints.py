@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from schemas.training import TrainingStart
 
 OPTIMIZER: Final = "optimizer.safetensors"
+AVERAGE: Final = "average.safetensors"
+"""The moving average of the network."""
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
 SIGN: Final = "sign"
@@ -37,7 +39,7 @@ VECTORS: Final = "code_vectors"
 """Name of the matrix of code vectors in its file."""
 LENT: Final = "sampled_SD"
 """Last part of the name of the rows of a step, of which there are none between steps."""
-QUEUES: Final = ("sample_negatives.", "queue.")
+QUEUES: Final = ("sample_negatives.", "queue.", "pool.")
 """First parts of the names of the features that a head remembers while it is trained."""
 
 
@@ -87,6 +89,8 @@ def _leave_sign(checkpoints: Checkpoints) -> str:
 def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """Bring the training to where it was, and give the reports of its steps."""
     state.model.load_state_dict(load_tensors(checkpoint, BACKBONE_FILE))
+    if state.average is not None:
+        state.average.load_state_dict(load_tensors(checkpoint, AVERAGE))
     head, optimizer = load_tensors(checkpoint, HEAD_FILE), load_tensors(checkpoint, OPTIMIZER)
     if state.head.row_tensors():
         rows = read_rows([checkpoint.path(name) for name in checkpoint.names(ROWS)], *state.head.row_range)
@@ -107,6 +111,8 @@ def load_weights(state: "TrainingState", start: "TrainingStart") -> None:
     drawn, or at their code vectors.
     """
     _fill(state.model, load_file(start.backbone), "the backbone")
+    if state.average is not None:
+        state.average.load_state_dict(state.model.state_dict())
     rows = [name for name in state.head.row_tensors() if name.endswith(WEIGHT)]
     if start.head is not None:
         _fill(state.head, _read_shared(start.head, state.head), "the head", apart=state.head.row_tensors())
@@ -193,7 +199,9 @@ def _write_files(
         first, share = _share_of_rows(state.head, group)
         rows = {name: tensor[share] for name, tensor in rows.items()}
         yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, {FIRST_ROW: str(first)})
-    for name, tensors in ((BACKBONE_FILE, state.model.state_dict()), (HEAD_FILE, head), (OPTIMIZER, optimizer)):
+    average = {} if state.average is None else state.average.state_dict()
+    shared = {BACKBONE_FILE: state.model.state_dict(), AVERAGE: average, HEAD_FILE: head, OPTIMIZER: optimizer}
+    for name, tensors in shared.items():
         if tensors and group.leads:
             yield checkpoints.write(folder, name, tensors, {})
 

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from gif_core.artifacts import Artifact, Checkpoint
-from gif_core.backbones import build_backbone
+from gif_core.backbones import build_network
 from gif_core.heads import TokenHeads
-from gif_core.training.checkpoints import ROWS, VECTORS, WEIGHT, is_kept, load_tensors, read_rows
+from gif_core.training.checkpoints import AVERAGE, ROWS, VECTORS, WEIGHT, is_kept, load_tensors, read_rows
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, CODE_VECTORS_FILE, HEAD_FILE, MODEL_FILE
 from schemas.training import TrainingConfig
@@ -27,8 +27,12 @@ class NoTokenHeadsError(GifError, ValueError):
 
 
 def save_model(folder: Path, checkpoint: Checkpoint, description: dict[str, Any]) -> None:
-    """Write backbone, head and description from the last checkpoint of a training; and code vectors that learned."""
-    shutil.copyfile(checkpoint.path(BACKBONE_FILE), folder / BACKBONE_FILE)
+    """Write backbone, head and description from the last checkpoint of a training; and code vectors that learned.
+
+    A description whose `network` is "average" asks for the moving average of the backbone.
+    """
+    network = AVERAGE if description.get("network") == "average" else BACKBONE_FILE
+    shutil.copyfile(checkpoint.path(network), folder / BACKBONE_FILE)
     head = _trained_head(checkpoint)
     if LIVING in head:
         save_file({VECTORS: head.pop(LIVING)}, folder / CODE_VECTORS_FILE)
@@ -48,7 +52,10 @@ def _trained_head(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def load_backbone(weights: Path, description: Path) -> nn.Module:
     """The backbone as it was trained, ready to embed faces."""
     known = json.loads(description.read_text())
-    model = build_backbone(known["backbone"], known["embedding_dim"])
+    settings = known.get("settings", {})
+    model = build_network(
+        known["backbone"], known["embedding_dim"], head=known.get("head", "gif"), groups=settings.get("groups", 32)
+    )
     model.load_state_dict(load_file(weights))
     return model.eval()
 

@@ -37,7 +37,7 @@ def _advise(config: TrainingConfig) -> str:
         f"raise training.accumulation (here {config.accumulation}), set execution.gradient_checkpointing=true or "
         "training.precision=bf16, use more processes, or lower training.batch_size"
     )
-    if config.head == "gif":
+    if config.head in ("gif", "virtual_fc", "dcq", "f2c"):
         return general
     rows = f"training.head={config.head} keeps a row for each identity, which more processes share out"
     rate = config.sample_rate_of_head

@@ -103,6 +103,7 @@ def _describe_model(config: RunConfig, inputs: Inputs) -> dict[str, Any]:
         "backbone": config.training.backbone,
         "embedding_dim": open_code_vectors(inputs["separation"]).shape[1],
         "head": config.training.head,
+        "network": "average" if config.training.head == "dcq" else "trained",
         "length": shape.length,
         "vocab_size": shape.vocab_size,
         "codes": inputs["tokenization"].ref.key,

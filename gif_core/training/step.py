@@ -14,9 +14,10 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from gif_core.heads import Head, HeadOutput
+from gif_core.heads import Head, HeadOutput, PairHead
 from gif_core.images import normalize_pixels
 from gif_core.runtime import ProcessGroup, postponed_interrupts
+from gif_core.training.average import move_average
 from gif_core.training.buffers import KeptBuffers
 from gif_core.training.data.loader import Batch
 from gif_core.training.oom import memory_explained
@@ -46,6 +47,15 @@ class TrainingState:
     """Optimizer steps taken, or skipped."""
     whole: bool = True
     """False while a step changes it; then it is no state to keep."""
+    average: nn.Module | None = None
+    """Moving average of the model, for heads that compare with it."""
+
+    @property
+    def published(self) -> nn.Module:
+        """The network to evaluate: the model, or its average for heads whose authors do so."""
+        if self.average is not None and isinstance(self.head, PairHead) and self.head.publishes_average:
+            return self.average
+        return self.model
 
 
 class Stepper:
@@ -65,7 +75,7 @@ class Stepper:
         self.state, self.config, self.group, self.seed, self.steps = state, config, group, seed, steps
         network: nn.Module = torch.compile(state.model) if compile else state.model  # type: ignore[assignment]
         self.network = self._share(network) if group.size > 1 else network
-        self.buffers = KeptBuffers(state.model, state.head)
+        self.buffers = KeptBuffers(nn.ModuleList(filter(None, (state.model, state.average))), state.head)
         rows = state.head.row_optimizer()
         self.optimizers = [state.optimizer, rows] if rows else [state.optimizer]
         self.sums: dict[str, Tensor] = {}
@@ -140,13 +150,31 @@ class Stepper:
         device, precision = self.group.device, self.config.precision
         images_BCHW = normalize_pixels(images_BHWC, device)
         with torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32"):
-            features_BD = self.network(images_BCHW)
-        output = self.state.head(features_BD, labels_B)
+            features_BD, keys_BD = self._embed(images_BCHW)
+        output = self._loss(features_BD, keys_BD, labels_B)
         if self.state.head.sample_negatives:
             own_BD = self.state.head.rows_of(labels_B)
             output = self._add_samples(output, self.state.head.sample_negatives(features_BD, labels_B, own_BD))
-        self.state.scaler.scale(output.loss * weight).backward()
+        self.state.scaler.scale(output.loss * weight).backward()  # type: ignore[no-untyped-call]
         return {"loss": output.loss.detach(), **output.metrics}
+
+    def _embed(self, images_BCHW: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Features of the network and, for heads that compare with it, of its average."""
+        average, head = self.state.average, self.state.head
+        if average is None:
+            return self.network(images_BCHW), None
+        apart = isinstance(head, PairHead) and head.keys_apart
+        queries, keys = (slice(0, None, 2), slice(1, None, 2)) if apart else (slice(None), slice(None))
+        with torch.no_grad():
+            keys_BD = average(images_BCHW[keys])
+        return self.network(images_BCHW[queries]), keys_BD
+
+    def _loss(self, features_BD: Tensor, keys_BD: Tensor | None, labels_B: Tensor) -> HeadOutput:
+        head = self.state.head
+        if keys_BD is not None and isinstance(head, PairHead):
+            return head.compare(features_BD, keys_BD, labels_B)
+        output: HeadOutput = head(features_BD, labels_B)
+        return output
 
     def _add_samples(self, output: HeadOutput, loss_samples: Tensor) -> HeadOutput:
         loss = output.loss + self.config.sample_weight * loss_samples
@@ -183,6 +211,8 @@ class Stepper:
                 self.buffers.restore()
                 state.scaler.update(state.scaler.get_scale() * 0.5)
             state.head.end_step()
+            if state.average is not None:
+                move_average(state.average, state.model, self.config.average_decay_of_head)
             state.step += 1
             state.whole = True
         self.skipped_in_a_row = 0 if finite else self.skipped_in_a_row + 1

@@ -16,10 +16,11 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, AdamW, Optimizer
 
-from gif_core.backbones import build_backbone
+from gif_core.backbones import build_network
 from gif_core.heads import Head, build_head
 from gif_core.images import Faces
 from gif_core.runtime import ProcessGroup
+from gif_core.training.average import new_average
 from gif_core.training.data.loader import load_batches
 from gif_core.training.data.sampler import epoch_shape, plan_batches
 from gif_core.training.global_batch_norm import synchronise_batch_norm
@@ -83,6 +84,7 @@ class Training:
         plans = plan_batches(
             len(self.faces),
             self.config,
+            labels_I=self.faces.labels_N,
             seed=self.seed,
             start_step=self.state.step,
             rank=self.group.rank,
@@ -112,7 +114,7 @@ class Training:
         self.reports.append(report)
         ends_epoch = self.state.step % self.steps_per_epoch == 0
         if ends_epoch and self.verify and self.group.leads:
-            report.metrics.update(self.verify(self.state.model))
+            report.metrics.update(self.verify(self.state.published))
         return report
 
 
@@ -158,8 +160,12 @@ def build_state(
     """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_initialisation_seed(seed))
-        model: nn.Module = build_backbone(
-            config.backbone, code_vectors_ND.shape[1], gradient_checkpointing=gradient_checkpointing
+        model: nn.Module = build_network(
+            config.backbone,
+            code_vectors_ND.shape[1],
+            head=config.head,
+            groups=config.groups,
+            gradient_checkpointing=gradient_checkpointing,
         )
         head = build_head(config, codes_NL, code_vectors_ND, num_values=num_values, seed=seed)
     if config.sync_batch_norm:
@@ -168,7 +174,8 @@ def build_state(
     head = head.to(group.device)
     optimizer = build_optimizer([*model.parameters(), *common_parameters(head)], config)
     head.attach(optimizer)
-    return TrainingState(model, head, optimizer, GradScaler(group.device.type, enabled=config.precision == "fp16"))
+    scaler = GradScaler(group.device.type, enabled=config.precision == "fp16")
+    return TrainingState(model, head, optimizer, scaler, average=new_average(model, head))
 
 
 def build_optimizer(parameters: Sequence[nn.Parameter], config: TrainingConfig) -> Optimizer:

@@ -18,6 +18,7 @@ from gif_core.heads.classifier import ClassifierHead, initial_rows
 from gif_core.heads.margins import AdaptiveMargin, CombinedMargin
 from gif_core.heads.row_sampling import draw_rows
 from schemas.training import TrainingConfig
+from tests.gif_core.heads.test_rivals import OTHERS, run_other
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[3]
@@ -299,6 +300,7 @@ CASES = (
     ("curricularface", "sgd"),
     ("magface", "sgd"),
     ("broadface", "sgd"),
+    ("virtual_fc", "sgd"),
 )
 SHARED = """
 import sys
@@ -306,12 +308,15 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, sys.argv[1])
 from test_classifier import CASES, make_network, make_shared, run_steps
+from test_rivals import OTHERS, run_other
 from gif_core.runtime.process_group import join_processes, leave_processes
 rank, folder = int(sys.argv[2]), sys.argv[3]
 join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 for name, optimizer in CASES:
     found = run_steps(DistributedDataParallel(make_network()), make_shared(name), optimizer, rank, 2)
     torch.save(found, f"{folder}/{name}{rank}.pt")
+for name in OTHERS:
+    torch.save(run_other(name, rank, 2), f"{folder}/{name}{rank}.pt")
 leave_processes()
 """
 
@@ -319,6 +324,7 @@ leave_processes()
 def make_shared(name: str) -> ClassifierHead:
     """All rows are drawn, but lent and taken back in every step of `partial_fc`."""
     extra = {"partial_fc": {"sample_rate": 0.999}, "broadface": {"queue_size": 20}, "magface": {"norm_weight": 6}}
+    extra["virtual_fc"] = {"anchors": 11}
     return make_head(name, **extra.get(name, {})).double()
 
 
@@ -379,6 +385,18 @@ def test_two_processes_equal_one_on_the_same_batch(of_two: Path, name: str, opti
         found = [torch.cat([each[part] for each in parts])] if shared else [each[part] for each in parts]
         for each in found:
             torch.testing.assert_close(each, value, atol=1e-9, rtol=1e-9, msg=part)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_two_processes_equal_one_with_heads_that_are_no_plain_classifiers(of_two: Path, name: str) -> None:
+    """Losses (of pairs: their mean over the processes), the network, and rows, queues and running means."""
+    parts = [torch.load(of_two / f"{name}{rank}.pt", weights_only=True) for rank in range(2)]
+    for part, value in run_other(name, 0, 1).items():
+        if part == "losses":
+            found = (parts[0][part] + parts[1][part]) / 2
+        else:
+            found = torch.cat([each[part] for each in parts]) if part == "head.weight_MD" else parts[1][part]
+        torch.testing.assert_close(found, value, atol=1e-9, rtol=1e-9, msg=part)
 
 
 def test_a_head_tells_which_rows_it_holds() -> None:

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gif_core.training.data import plan_batches
-from gif_core.training.data.sampler import FLIPS, ORDER, BatchPlan
+from gif_core.training.data.sampler import FLIPS, ORDER, BatchPlan, draw_groups, draw_pairs_and_images
 from schemas.training import TrainingConfig
 
 EVERYTHING = {"low_resolution": 0.5, "blur": 0.5, "hsv": 0.5, "grey": 0.5}
@@ -123,3 +124,55 @@ def test_more_parts_than_a_share_can_be_split_into_are_refused() -> None:
 def test_a_rank_outside_the_world_is_refused(rank: int) -> None:
     with pytest.raises(ValueError, match="ranks are 0 to 1"):
         next(plan_batches(100, make_config(), seed=0, rank=rank, world=2))
+
+
+LABELS = np.repeat(np.arange(12), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 25])
+
+
+def plan_labels(config: TrainingConfig, **options: int) -> list[NDArray[np.int64]]:
+    plans = plan_batches(len(LABELS), config, labels_I=LABELS, seed=3, **options)
+    return [LABELS[plan.indices] for plan in plans]
+
+
+def test_groups_hold_images_of_one_identity_and_all_images_are_drawn() -> None:
+    config = make_config(epochs=3, images_per_identity=5, batch_size=20)
+    for labels in plan_labels(config):
+        assert (labels.reshape(-1, 5) == labels.reshape(-1, 5)[:, :1]).all()
+    order = draw_groups(np.random.default_rng(0).permutation(len(LABELS)), LABELS, 5, np.random.default_rng(1))
+    assert set(order.tolist()) == set(range(len(LABELS)))
+    groups = order.reshape(-1, 5)
+    sizes = np.bincount(LABELS)
+    assert np.bincount(LABELS[groups[:, 0]]).tolist() == (-(-sizes // 5)).tolist()
+    for group in groups:
+        assert len(set(group.tolist())) == min(5, sizes[LABELS[group[0]]]), "repeated only where there are too few"
+
+
+@pytest.mark.parametrize("head", ["dcq", "f2c", "virtual_fc"])
+def test_grouped_batches_resume_in_the_middle_and_are_shared_by_processes(head: str) -> None:
+    config = make_config(epochs=3, head=head, batch_size=20)
+    whole = list(plan_batches(len(LABELS), config, labels_I=LABELS, seed=3))
+    assert len(whole) == 3 * (len(LABELS) // config.batch_size), "as many steps as without groups"
+    for step in (1, 7):
+        assert_same(list(plan_batches(len(LABELS), config, labels_I=LABELS, seed=3, start_step=step)), whole[step:])
+    for rank in range(2):
+        part = slice(rank * config.batch_size // 2, (rank + 1) * config.batch_size // 2)
+        share = list(plan_batches(len(LABELS), config, labels_I=LABELS, seed=3, rank=rank, world=2))
+        assert_same(share, [plan.part(part) for plan in whole])
+
+
+def test_half_of_a_batch_of_f2c_are_pairs_of_identities_drawn_alike() -> None:
+    labels = LABELS.repeat(40)
+    order = np.random.default_rng(0).permutation(len(labels))
+    drawn = draw_pairs_and_images(order, labels, np.random.default_rng(1)).reshape(-1, 2, 2)
+    of_one, of_any = labels[drawn[:, 0]], labels[drawn[:, 1]]
+    assert (of_one[:, 0] == of_one[:, 1]).all()
+    assert (drawn[:, 0, 0] != drawn[:, 0, 1]).all()
+    counts = np.bincount(of_one[:, 0])
+    assert counts.max() - counts.min() <= 1
+    shares = np.bincount(of_any.ravel(), minlength=12) / of_any.size
+    assert shares[-1] == pytest.approx(0.25, abs=0.05), "a quarter of all images are of the last identity"
+
+
+def test_pairs_that_cannot_be_shared_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"dcq compares pairs.*set training.batch_size to a multiple of 4"):
+        next(plan_batches(100, make_config(head="dcq", batch_size=10), labels_I=np.arange(100), seed=0, world=2))
