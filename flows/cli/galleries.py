@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.encoders import Device
 from flows.cli.models import note_model
 from flows.cli.options import Model, Store
+from flows.cli.output import Console
 from flows.cli.photographs import FaceModes, Faces
 from gif_core.artifacts import ArtifactStore, latest_version, list_galleries, read_versions
 

@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import pyarrow as pa
 import pytest
 from rich.table import Table
 from rich.text import Text
+from typer.main import get_command
 
 from flows.cli import sql
+from flows.cli.app import build_app
+from flows.cli.commands import COMMANDS
 from flows.cli.output import Console
 from gif_core.artifacts.sql_tables import TABLES
 
@@ -64,3 +69,28 @@ def test_a_pipe_given_as_a_configuration_is_no_file(run_gif: Gif, tmp_path: Path
 
     os.mkfifo(tmp_path / "run.yaml")
     assert "neither a file nor a preset" in run_gif("config", "validate", str(tmp_path / "run.yaml"), code=2)
+
+
+def test_help_and_version_import_none_of_the_libraries_that_take_seconds() -> None:
+    heavy = ("numpy", "pydantic", "pyarrow", "torch", "prefect", "duckdb", "cv2", "fsspec")
+    for option in ("--help", "-h", "--version"):
+        script = (
+            f"import sys; sys.argv = ['gif', '{option}']\nfrom flows.cli import main\n"
+            f"try: main()\nexcept SystemExit: sys.exit(str([name for name in {heavy} if name in sys.modules]))"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert done.stderr.strip() == "[]", option
+        assert "gif" in done.stdout
+
+
+def test_the_help_lists_every_command_with_the_first_line_of_its_own_help() -> None:
+    whole = get_command(build_app(*COMMANDS))
+    listed = get_command(build_app())
+    for name in COMMANDS:
+        own, short = (command.commands[name].get_short_help_str(1000) for command in (whole, listed))
+        assert short.rstrip(".") == own.split("\n")[0].rstrip("."), name
+
+
+def test_every_command_prints_with_the_console_that_escapes() -> None:
+    modules = Path(sql.__file__).parent.glob("*.py")
+    assert [path.name for path in modules if "from rich.console" in path.read_text()] == []
