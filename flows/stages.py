@@ -11,7 +11,7 @@ from typing import Final
 from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
 from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, save_run
-from gif_core.planning import StageIdentity, find_inputs, identify_stage, plan_stages, upstream_of
+from gif_core.planning import StageIdentity, check_faces, find_inputs, identify_stage, plan_stages, upstream_of
 from gif_core.runtime import MemoryWatch, log_fields
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
@@ -24,6 +24,7 @@ from tasks.reuse import reuse
 from tasks.stage import StageTask
 
 logger = logging.getLogger(__name__)
+BEFORE_TRAINING: Final[tuple[StageName, ...]] = ("embedding", "separation", "tokenization", "training")
 NOTHING: Final[Mapping[StageName, ArtifactRef]] = MappingProxyType({})
 
 
@@ -46,6 +47,8 @@ class Run:
         """Continue a run; `refs` are the artifacts that its stages may read."""
         self.store, self.record, self.refs = store, record, dict(refs)
         self.opened: dict[StageName, Artifact] = {}
+        self.trains = False
+        """Whether training is among the stages, so that the faces must suffice for it."""
 
     @classmethod
     def begin(cls, store: ArtifactStore, config: RunConfig, selected: Collection[StageName] = STAGES) -> "Run":
@@ -66,6 +69,7 @@ class Run:
     ) -> RunRecord:
         """Run these stages in order; with `ends=False` the run continues afterwards."""
         self.opened.clear()
+        self.trains = "training" in selected
         self._note(config=config.model_dump(mode="json"), state="running")
         waiting, to_refresh, repaired = list(selected), set(refresh), set[str]()
         while waiting:
@@ -92,6 +96,7 @@ class Run:
             self.refs[stage], self.opened[stage] = found.ref, found
             return StageRecord(key=found.ref.key, action="reused", seconds=time.monotonic() - started)
         save_run(self.store, self.record)
+        self._check_faces(stage, config)
         inputs = {name: self.refs[name] for name in INPUTS[stage]}
         with MemoryWatch() as memory:
             state = _task_of(stage, config.execution)(config, inputs, identity, refresh, return_state=True)
@@ -104,6 +109,12 @@ class Run:
         made = self.store.open(ref).manifest
         metrics = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
         return done.model_copy(update=metrics)
+
+    def _check_faces(self, stage: StageName, config: RunConfig) -> None:
+        """Before a stage that leads to training: raise if the faces cannot be trained on, warn of few steps."""
+        if self.trains and stage in BEFORE_TRAINING:
+            for warning in check_faces(config, self.store.open(self.refs["ingestion"])):
+                logger.warning("%s", warning)
 
     def _look_up(self, stage: StageName, config: RunConfig) -> tuple[StageIdentity | None, Artifact | None]:
         """The identity of a stage and its artifact, if that is stored and up to date.

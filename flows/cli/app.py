@@ -55,7 +55,9 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL") == "CRITICAL":
-            _say("note: ", "bold yellow", record.getMessage())
+            from flows.cli.output import note
+
+            note(record.getMessage())
 
 
 _notes = _Notes(logging.WARNING)
@@ -75,10 +77,11 @@ def main() -> None:
     except Exception as error:
         if "GIF_TRACEBACK" in os.environ or not _is_expected(error):
             raise
+        from flows.cli.output import say
         from schemas.errors import GifError
 
         hint = "" if isinstance(error, GifError) else " (GIF_TRACEBACK=1 shows where)"
-        _say("error: ", "bold red", f"{error}{hint}")
+        say("error: ", "bold red", f"{error}{hint}")
         sys.exit(2)
 
 
@@ -87,13 +90,3 @@ def _is_expected(error: Exception) -> bool:
     from schemas.errors import GifError
 
     return isinstance(error, GifError | ValueError | OSError) or type(error).__module__.startswith("botocore")
-
-
-def _say(title: str, style: str, text: str) -> None:
-    """Print a line on stderr, without credentials and without control of the terminal."""
-    from rich.text import Text
-
-    from flows.cli.output import Console
-    from schemas.addresses import hide_credentials
-
-    Console(stderr=True).print(Text.assemble((title, style), hide_credentials(text)), soft_wrap=True)

@@ -1,6 +1,7 @@
 """Prefect's settings for the command line; variables that are already set are kept."""
 
 import os
+from pathlib import Path
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -17,6 +18,15 @@ SERVER = {
 """A restarted server remembers the holder of each concurrency slot and frees the slot when the holder is gone. By
 default it forgets the holder but not that the slot is taken, so the slot is lost. The UI calls the API at the address
 that it was loaded from; by default it calls the address known to this machine, which other machines cannot reach."""
+
+
+def names_server() -> bool:
+    """Whether a Prefect server is set, in the environment or in a profile; without importing Prefect."""
+    if "PREFECT_API_URL" in os.environ:
+        return bool(os.environ["PREFECT_API_URL"])
+    home = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect"))
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
+    return profiles.is_file() and "PREFECT_API_URL" in profiles.read_text(errors="replace")
 
 
 def prepare(*, verbose: bool = False) -> None:

@@ -51,8 +51,15 @@ Overrides = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log.")]
 
 
-def read_config(config: str | None, preset: str | None, overrides: list[str] | None) -> RunConfig:
-    """The settings that `--config`, `--preset` and `--set` give together; those of the demo without any."""
+def read_config(
+    config: str | None, preset: str | None, overrides: list[str] | None, *, required: bool = False
+) -> RunConfig:
+    """The settings that `--config`, `--preset` and `--set` give together; of the demo if none is `required`."""
     if config and preset:
         raise ConfigError("give --config or --preset, not both: a file may begin with 'preset: NAME'")
+    if required and not config and not preset:
+        raise ConfigError(
+            "say what to run: --config run.yaml, or --preset NAME "
+            f"({', '.join(PRESETS)}); 'gif demo' runs the demonstration"
+        )
     return load_config(config or preset or "demo", overrides)

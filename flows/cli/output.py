@@ -8,6 +8,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from gif_core.runtime import printable
+from schemas.addresses import hide_credentials
 
 
 class Console(console.Console):
@@ -21,3 +22,13 @@ class Console(console.Console):
         """Render to segments of visible text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def say(title: str, style: str, text: str) -> None:
+    """Print a line on stderr, without credentials."""
+    Console(stderr=True).print(Text.assemble((title, style), hide_credentials(text)), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a remark on stderr."""
+    say("note: ", "bold yellow", text)

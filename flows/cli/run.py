@@ -1,18 +1,18 @@
 """`gif run` and `gif demo`: the pipeline from the terminal."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.environment import prepare
+from flows.cli.environment import names_server, prepare
 from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_config
-from flows.cli.output import Console
+from flows.cli.output import Console, note
 from flows.cli.tables import show_run
-from gif_core.artifacts import ArtifactStore
-from gif_core.planning import find_inputs, plan_stages, select_stages
+from gif_core.artifacts import ArtifactStore, list_runs
+from gif_core.planning import check_before_run, find_inputs, is_cached, plan_stages, record_cached, select_stages
 from schemas.artifacts import RunRecord
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
@@ -47,16 +47,17 @@ def run(
 
       gif run --config run.yaml --refresh tokenization --dry-run
     """
-    settings = read_config(config, preset, overrides)
+    settings = read_config(config, preset, overrides, required=True)
     reach(settings.store)
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
+    selected = select_stages(only_stage, first_stage, again)
+    for warning in check_before_run(ArtifactStore(settings.store), settings, selected):
+        note(warning)
     if dry_run:
-        _show_plan(settings, select_stages(only_stage, first_stage, again), again)
-        return
-    gif = _load_flow(verbose=verbose)
-    record = gif(settings, only=only_stage, from_stage=first_stage, refresh=again)
-    show_run(Console(), ArtifactStore(settings.store), record)
+        _show_plan(settings, selected, again)
+    elif not _reuse_everything(settings, selected, again):
+        _run_flow(settings, verbose=verbose, only=only_stage, from_stage=first_stage, refresh=again)
 
 
 def demo(verbose: Verbose = False) -> None:
@@ -66,8 +67,37 @@ def demo(verbose: Verbose = False) -> None:
       gif demo
     """
     settings = load_config("demo")
+    if not _reuse_everything(settings, STAGES, []):
+        _run_flow(settings, verbose=verbose)
+
+
+def _reuse_everything(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> bool:
+    """Record the run and show it, if all its stages are stored and no Prefect server would show it."""
+    if refresh or names_server():
+        return False
+    store = ArtifactStore(config.store)
+    plans = plan_stages(store, config, selected)
+    if not is_cached(plans, selected):
+        return False
+    show_run(Console(), store, record_cached(store, config, plans, selected))
+    return True
+
+
+def _run_flow(settings: RunConfig, *, verbose: bool, **options: Any) -> None:
+    """Run the flow and show what it did; after Ctrl-C, say that the same command continues."""
     gif = _load_flow(verbose=verbose)
-    show_run(Console(), ArtifactStore(settings.store), gif(settings))
+    try:
+        record = gif(settings, **options)
+    except KeyboardInterrupt:
+        note(f"interrupted{_where(settings)}. What is finished is stored: the same command continues from there.")
+        raise typer.Exit(130) from None
+    show_run(Console(), ArtifactStore(settings.store), record)
+
+
+def _where(settings: RunConfig) -> str:
+    """The stage that was interrupted, by the record of the newest run."""
+    runs = list_runs(ArtifactStore(settings.store))
+    return f" in {runs[0].current}" if runs and runs[0].current else ""
 
 
 def _stage(text: str | None, option: str) -> StageName | None:

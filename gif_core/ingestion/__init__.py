@@ -5,6 +5,7 @@ conversion   ingest: planning the splits, reading, the tables of identities and 
 catalogue    all records and identities of all sources, and reading them ahead
 splits       the faces of one split: assigning identity ids, filling shards
 shards       Arrow shards, and the journal from which a killed ingestion resumes
+sufficiency  whether the faces suffice for the settings of training
 incremental  reading only what is new when sources have grown
 """
 
@@ -16,16 +17,20 @@ __all__ = [
     "SCHEMA",
     "Base",
     "IngestionStep",
+    "NotEnoughDataError",
     "SourceChangedError",
+    "check_enough",
     "describe_readers",
     "find_base",
     "ingest",
+    "is_held_out",
     "open_base",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.ingestion.conversion import IngestionStep, SourceChangedError, describe_readers, ingest
+    from gif_core.ingestion.conversion import IngestionStep, SourceChangedError, describe_readers, ingest, is_held_out
     from gif_core.ingestion.incremental import Base, find_base, open_base
     from gif_core.ingestion.shards import SCHEMA
+    from gif_core.ingestion.sufficiency import NotEnoughDataError, check_enough
 else:
     __getattr__ = lazy_imports(__name__)

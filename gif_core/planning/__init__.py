@@ -2,6 +2,8 @@
 
 keys       What a stage's key is computed from: its settings, the contents of its files, and the artifacts it reads
 plan       What a run would do: the key of every stage, whether it is stored, and if not, which change caused that
+checks     Checks of a run before its first stage: paths, encoder, room, and whether the faces suffice
+cached     Recording a run of which every stage is stored
 preflight  Checks before a stage starts that disk and memory suffice
 """
 
@@ -12,19 +14,25 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "StageIdentity",
     "available_memory",
+    "check_before_run",
+    "check_faces",
     "check_room",
     "contents_of",
     "existing_folder",
     "find_inputs",
     "identify_stage",
+    "is_cached",
     "needs_of",
     "plan_stages",
+    "record_cached",
     "select_stages",
     "stage_settings",
     "upstream_of",
 ]
 
 if TYPE_CHECKING:
+    from gif_core.planning.cached import is_cached, record_cached
+    from gif_core.planning.checks import check_before_run, check_faces
     from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, stage_settings
     from gif_core.planning.plan import find_inputs, plan_stages, select_stages, upstream_of
     from gif_core.planning.preflight import available_memory, check_room, existing_folder, needs_of

@@ -21,6 +21,7 @@ __all__ = [
     "OpenClipEncoder",
     "Recipe",
     "build_encoder",
+    "check_encoder",
     "describe_weights",
     "draw_examples",
     "new_model",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gif_core.embedding.encoders.base import ImageEncoder
     from gif_core.embedding.encoders.factory import build_encoder
     from gif_core.embedding.encoders.files import describe_weights, weights_file
+    from gif_core.embedding.encoders.names import check_encoder
     from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
     from gif_core.embedding.encoders.tiny_clip import (
         Recipe,

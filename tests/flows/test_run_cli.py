@@ -1,0 +1,108 @@
+"""`gif run` before and without the flow: what is asked for, what is checked, and a run that is stored already."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.cli import run as run_command
+from flows.cli.environment import names_server
+from gif_core.artifacts import ArtifactStore, list_runs, read_tag
+from gif_core.planning import identify_stage
+from schemas.files import REPORT_FILE
+from schemas.loading import load_config
+from schemas.stages import INPUTS, STAGES
+
+Gif = Callable[..., str]
+SMALL = ("--preset", "demo", "--set", "ingestion.sources.0.identities=60")
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+
+def store_everything(*overrides: str) -> ArtifactStore:
+    """Artifacts of all stages of a configuration, as a run leaves them, without their contents."""
+    config = load_config("demo", list(overrides))
+    store, made = ArtifactStore(config.store), {}
+    for stage in STAGES:
+        identity = identify_stage(store, config, stage, {name: made[name] for name in INPUTS[stage]})
+        with store.draft(identity.ref, identity.settings, identity.made_from) as draft:
+            (draft.folder / REPORT_FILE).write_text("<!doctype html>")
+            made[stage] = store.open(store.publish(draft))
+    return store
+
+
+def test_gif_run_alone_asks_what_to_run(run_gif: Gif) -> None:
+    printed = run_gif("run", code=2)
+    assert "say what to run: --config run.yaml, or --preset NAME (demo, casia" in printed
+    assert "'gif demo' runs the demonstration" in printed
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_missing_folder_is_said_before_prefect_is_imported(
+    run_gif: Gif, monkeypatch: pytest.MonkeyPatch, dry: list[str]
+) -> None:
+    monkeypatch.setattr(run_command, "_load_flow", lambda **_: pytest.fail("the flow was loaded"))
+    wrong = "ingestion.sources=[{kind: folder, path: no/photos}]"
+    printed = run_gif("run", "--preset", "demo", "--set", wrong, *dry, code=2)
+    assert "there is no folder no/photos" in printed
+    assert "Error" not in printed
+
+
+def test_a_run_of_which_all_is_stored_starts_no_server_and_is_recorded(
+    run_gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_everything("ingestion.sources.0.identities=60")
+    monkeypatch.setattr(run_command, "_load_flow", lambda **_: pytest.fail("the flow was loaded"))
+    printed = run_gif("run", *SMALL)
+    assert "completed" in printed
+    (record,) = list_runs(store)
+    assert record.state == "completed"
+    assert {stage: done.action for stage, done in record.stages.items()} == dict.fromkeys(STAGES, "reused")
+    for stage in STAGES:
+        tag = read_tag(store, stage, "latest")
+        assert tag is not None
+        assert tag.ref.key == record.stages[stage].key
+
+
+def test_a_stage_that_is_not_stored_or_a_server_that_is_set_calls_the_flow(
+    run_gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    monkeypatch.setattr(run_command, "_run_flow", lambda *_, **options: called.append(options))
+    store = store_everything("ingestion.sources.0.identities=60")
+    run_gif("run", *SMALL, "--set", "tokenization.length=4")
+    run_gif("run", *SMALL, "--refresh", "reporting")
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    run_gif("run", *SMALL)
+    assert len(called) == 3
+    assert list_runs(store) == []
+
+
+def test_a_server_in_a_profile_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert not names_server()
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect/profiles.toml").write_text('active = "x"\n[profiles.x]\nPREFECT_API_URL = "http://x/api"\n')
+    assert names_server()
+
+
+def test_ctrl_c_says_that_the_same_command_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_command, "_load_flow", lambda **_: interrupt)
+    monkeypatch.setattr(sys, "argv", ["gif", "run", *SMALL])
+    from flows.cli import main
+
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert "the same command continues from there" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""What would fail hours later is said before the first stage."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gif_core.artifacts import ArtifactStore
+from gif_core.embedding.encoders import check_encoder
+from gif_core.ingestion import NotEnoughDataError, check_enough
+from gif_core.planning import check_before_run
+from gif_core.planning.checks import CannotRunError
+from schemas.embedding import EmbeddingConfig
+from schemas.errors import GifError
+from schemas.loading import load_config
+from schemas.stages import STAGES
+
+
+def check(tmp_path: Path, *overrides: str, stages: tuple[str, ...] = STAGES) -> list[str]:
+    config = load_config("demo", [f"store={tmp_path}/store", *overrides])
+    return check_before_run(ArtifactStore(config.store), config, stages)  # type: ignore[arg-type]
+
+
+def photographs(folder: Path, identities: int, each: int) -> Path:
+    for person in range(identities):
+        (folder / f"p{person}").mkdir(parents=True)
+        for image in range(each):
+            (folder / f"p{person}/{image}.jpg").write_bytes(b"x")
+    return folder
+
+
+def test_the_demo_can_run(tmp_path: Path) -> None:
+    assert check(tmp_path) == []
+
+
+def test_everything_that_is_missing_is_said_at_once_in_two_seconds(tmp_path: Path) -> None:
+    start = time.process_time()
+    with pytest.raises(CannotRunError) as caught:
+        check(
+            tmp_path,
+            "ingestion.sources=[{kind: folder, path: no/photos}, {kind: recordio, path: no.rec}]",
+            "evaluation.sets=[{kind: bin, path: no/lfw.bin}, {kind: ijb, path: no/ijb, name: IJB-C}]",
+            "embedding.model=tinyclip",
+            "embedding.pretrained=weights/no.pth",
+        )
+    assert time.process_time() - start < 2
+    for words in ("no/photos", "no.rec", "no/lfw.bin, the path of the set lfw", "no/ijb", "did you mean 'tiny-clip'?"):
+        assert words in str(caught.value), words
+    assert "Error" not in str(caught.value)
+
+
+def test_a_missing_file_of_weights_or_landmarks_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match=r"weights/no\.pth': there is no such file of weights"):
+        check(tmp_path, "embedding.pretrained=weights/no.pth")
+    folder = photographs(tmp_path / "photos", 3, 2)
+    with pytest.raises(CannotRunError, match=r"there is no landmarks file no\.txt"):
+        check(tmp_path, f"ingestion.sources=[{{kind: folder, path: {folder}, landmarks: no.txt}}]")
+
+
+def test_only_what_the_selected_stages_need_is_checked(tmp_path: Path) -> None:
+    assert check(tmp_path, "ingestion.sources=[{kind: folder, path: no/photos}]", stages=("training",)) == []
+
+
+def test_one_identity_is_refused_before_work(tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "photos", 1, 30)
+    source = f"ingestion.sources=[{{kind: folder, path: {folder}}}]"
+    with pytest.raises(NotEnoughDataError, match="the faces are of 1 identity: training needs at least two"):
+        check(tmp_path, source, "ingestion.held_out=0")
+
+
+def test_an_epoch_of_one_step_is_a_warning_with_a_proposal() -> None:
+    config = load_config("demo", ["training.batch_size=512", "training.warmup_steps=0"])
+    (warning,) = check_enough(config, 30, 628)
+    assert "an epoch of 628 images in batches of 512 has 1 step" in warning
+    assert "for instance to 16 (39 steps an epoch)" in warning
+    assert check_enough(load_config("demo", ["training.batch_size=32"]), 30, 628) == []
+
+
+def test_a_warm_up_that_is_longer_than_the_training_is_refused_without_a_class_name() -> None:
+    config = load_config("demo", ["training.batch_size=512", "training.warmup_steps=100", "training.epochs=12"])
+    with pytest.raises(NotEnoughDataError, match=r"training\.warmup_steps = 100, but the whole training has 12 steps"):
+        check_enough(config, 30, 628)
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"), [("ViT-B32", "ViT-B-32"), ("tiny_clip", "tiny-clip"), ("TinyClip", "tiny-clip")]
+)
+def test_a_misspelt_encoder_gets_the_nearest_name(model: str, hint: str) -> None:
+    with pytest.raises(GifError, match=f"open_clip has no such model; did you mean .*{hint!r}"):
+        check_encoder(EmbeddingConfig(model=model, pretrained="random"))
+
+
+def test_weights_that_tiny_clip_does_not_have_are_refused_with_those_it_has() -> None:
+    with pytest.raises(GifError, match="tiny-clip has the weights synthetic and random"):
+        check_encoder(EmbeddingConfig(model="tiny-clip", pretrained="openai"))
