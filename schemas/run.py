@@ -22,8 +22,8 @@ LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run."""
 OPTIONAL: Final = (*LINKS, "dimension")
 """Settings that are part of a key only when they are set."""
-WATCHING: Final = {"max_skipped", "val_pairs"}
-"""Settings on which no weight depends: they are in no key, so a training resumes when they change."""
+WATCHING: Final = {"max_skipped", "val_pairs", "batch_size_per_process"}
+"""Settings on which no weight depends by themselves: they are in no key, so a training resumes when they change."""
 
 
 def default_store() -> str:
@@ -62,11 +62,27 @@ class RunConfig(Frozen):
     @classmethod
     def _start_from_preset(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("preset"):
-            return merge(read_preset(data["preset"]), data)
-        return data
+            data = merge(read_preset(data["preset"]), data)
+        return _resolve_batch(data)
 
     def settings(self, stage: StageName) -> dict[str, Any]:
         """The settings that are part of the key of `stage`: what its artifact depends on besides its inputs."""
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json", exclude=WATCHING)
         settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
         return settings | {"seed": self.seed} if stage in SEEDED else settings
+
+
+def _resolve_batch(data: Any) -> Any:
+    """Turn `training.batch_size_per_process` into `training.batch_size`."""
+    training, execution = (data.get(name) if isinstance(data, dict) else None for name in ("training", "execution"))
+    share = training.get("batch_size_per_process") if isinstance(training, dict) else None
+    if not isinstance(share, int):
+        return data
+    given = execution if isinstance(execution, dict) else {}
+    processes, nodes = given.get("processes"), str(given.get("nodes", 1))
+    if not isinstance(processes, int) or not nodes.isdecimal():
+        raise ValueError(
+            "training.batch_size_per_process needs the number of processes, on which the result then depends: set "
+            "execution.processes (and execution.nodes to one number), or set training.batch_size instead"
+        )
+    return merge(data, {"training": {"batch_size": share * processes * int(nodes)}})

@@ -114,6 +114,9 @@ class AugmentationConfig(Frozen):
     """Probability of shifting the hue by up to 20 degrees and scaling saturation and value by up to 20 %."""
     grey: Probability = 0.0
     """Probability of converting to greyscale."""
+    crop: Probability = 0.0
+    """Probability of blackening all but a random rectangle of 20 to 100 % of the area, as AdaFace does; its aspect is
+    3:4 to 4:3."""
 
 
 class TrainingConfig(Frozen):
@@ -202,12 +205,23 @@ class TrainingConfig(Frozen):
     """Passes over the training faces."""
     batch_size: PositiveInt = 512
     """Images per optimizer step, over all processes."""
+    batch_size_per_process: PositiveInt | None = None
+    """Images per optimizer step of one process: sets `batch_size` to this times `execution.processes` times
+    `execution.nodes`, which then must be given. null: `batch_size` counts."""
+    schedule: Literal["cosine", "linear", "step"] = "cosine"
+    """How the learning rate falls after the warm-up: along a cosine to 0, linearly to 0 as in insightface, or to a
+    tenth at each of `drops`."""
+    drops: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.5, 0.75, 0.9)
+    """Shares of the training after which the schedule `step` divides the learning rate by 10."""
     warmup_steps: NonNegativeInt = 0
     """Steps during which the learning rate rises linearly from 0."""
     accumulation: PositiveInt = 1
     """Micro-batches per optimizer step. Raise it when a batch does not fit the device's memory."""
     clip_norm: PositiveFloat | None = None
     """Largest gradient norm; larger gradients are scaled down. null: no clipping."""
+    clip_scope: Literal["all", "backbone"] = "all"
+    """Whose gradients `clip_norm` bounds: backbone and head together, or the backbone alone as in insightface, where
+    the head's stay as they are."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of the backbone's computation; the head and the loss always use fp32."""
     sync_batch_norm: bool = True

@@ -2,12 +2,21 @@
 
 import math
 
+from schemas.training import TrainingConfig
 
-def learning_rate(step: int, *, steps: int, peak: float, warmup_steps: int) -> float:
-    """Linear warm-up to the peak, then a cosine that is 0 after the last step; `step` counts from 0."""
-    if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps)))
+
+def learning_rate(step: int, config: TrainingConfig, *, steps: int, peak: float) -> float:
+    """Linear warm-up to the peak, then the decay of `config.schedule`; `step` counts from 0."""
+    if step < config.warmup_steps:
+        return peak * (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / (steps - config.warmup_steps)
+    match config.schedule:
+        case "cosine":
+            return peak * 0.5 * (1 + math.cos(math.pi * done))
+        case "linear":
+            return peak * (1 - done)
+        case "step":
+            return peak * 0.1 ** sum(step >= share * steps for share in config.drops)
 
 
 def check_warmup(warmup_steps: int, steps: int) -> None:

@@ -181,7 +181,7 @@ class Stepper:
         return HeadOutput(loss, {**output.metrics, "loss_samples": loss_samples.detach()})
 
     def _clip(self, loss: Tensor) -> Tensor:
-        """The norm of the whole gradient, which is no longer than configured afterwards.
+        """The norm of the whole gradient; that of `clip_scope` is no longer than configured afterwards.
 
         The loss is averaged too: all processes are to come to the same decision about it.
         """
@@ -193,8 +193,10 @@ class Stepper:
         own = _square_norm(_gradients(head), self.group)
         norm = (square + (self.group.sum(own) if head.sharded else own)).sqrt()
         if self.config.clip_norm is not None:
-            factor = (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-            torch._foreach_mul_([*_gradients(self.state.model), *_gradients(head)], factor)
+            alone = self.config.clip_scope == "backbone"
+            factor = (self.config.clip_norm / ((square.sqrt() if alone else norm) + 1e-6)).clamp(max=1.0)
+            clipped = _gradients(self.state.model)
+            torch._foreach_mul_(clipped if alone else [*clipped, *_gradients(head)], factor)
         return norm.detach()
 
     def _update(self, metrics: dict[str, Tensor]) -> None:
@@ -227,7 +229,7 @@ class Stepper:
         return self._rate(self.config.learning_rate)
 
     def _rate(self, peak: float) -> float:
-        return learning_rate(self.state.step, steps=self.steps, peak=peak, warmup_steps=self.config.warmup_steps)
+        return learning_rate(self.state.step, self.config, steps=self.steps, peak=peak)
 
     def _share(self, network: nn.Module) -> nn.Module:
         gpus = [self.group.device.index] if self.group.device.type == "cuda" else None

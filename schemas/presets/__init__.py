@@ -5,17 +5,48 @@ from typing import Any, Final, Literal, get_args
 
 import yaml
 
-PresetName = Literal["demo", "casia", "ms1mv2", "ms1mv3", "glint360k", "webface4m", "webface12m", "webface42m"]
+PresetName = Literal[
+    "demo",
+    "casia",
+    "ms1mv2",
+    "ms1mv3",
+    "glint360k",
+    "webface4m",
+    "webface12m",
+    "webface42m",
+    "insightface-r50",
+    "insightface-r100",
+    "insightface-vit-b",
+    "paper/casia-r100",
+    "paper/casia-vit-b",
+    "paper/ms1mv2-r100",
+    "paper/ms1mv2-vit-b",
+    "paper/ms1mv3-r100",
+    "paper/ms1mv3-vit-b",
+    "paper/glint360k-r100",
+    "paper/glint360k-vit-b",
+    "paper/webface4m-r100",
+    "paper/webface4m-vit-b",
+    "paper/webface12m-r100",
+    "paper/webface12m-vit-b",
+    "paper/webface42m-r100",
+    "paper/webface42m-vit-b",
+]
 
 PRESETS: Final[tuple[PresetName, ...]] = get_args(PresetName)
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The settings of one preset, from its YAML file."""
+    """The settings of one preset, from its YAML file and from those that it names under `presets`, later ones last."""
     if name not in PRESETS:
         raise ValueError(f"unknown preset {name!r}; known presets: {', '.join(PRESETS)}")
-    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    settings: dict[str, Any] = yaml.safe_load(text)
+    return _read_file(name)
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    settings: dict[str, Any] = yaml.safe_load(resources.files(__name__).joinpath(f"{name}.yaml").read_text("utf-8"))
+    for base in reversed(settings.pop("presets", [])):
+        settings = merge(_read_file(base), settings)
     return settings
 
 

@@ -40,6 +40,47 @@ def test_the_paper_presets_have_the_papers_settings(name: str) -> None:
     assert config.ingestion.held_out == 0
 
 
+@pytest.mark.parametrize("dataset", IDENTITIES)
+def test_presets_of_the_paper_as_printed_have_its_method_on_two_networks(dataset: str) -> None:
+    usual, residual, vit = load_config(dataset), *(load_config(f"paper/{dataset}-{each}") for each in ("r100", "vit-b"))
+    for config in (residual, vit):
+        assert config.ingestion == usual.ingestion
+        assert (config.separation.recipe, config.separation.target_gap) == ("literal", None)
+        assert config.tokenization.alignment == "none"
+        training = config.training
+        assert (training.head, training.negatives, training.code_vectors) == ("gif", 0, "frozen")
+        assert (training.batch_size, training.gamma, training.schedule) == (4096, 1.0, "cosine")
+    assert (residual.training.backbone, residual.training.optimizer, residual.training.epochs) == (
+        "iresnet100",
+        "sgd",
+        20,
+    )
+    assert (vit.training.backbone, vit.training.optimizer, vit.training.epochs) == ("vit_base", "adamw", 40)
+    assert (vit.training.learning_rate, vit.training.weight_decay) == (1e-4, 0.1)
+
+
+def test_presets_of_insightface_have_its_recipe() -> None:
+    r50, r100, vit = (load_config(f"insightface-{each}").training for each in ("r50", "r100", "vit-b"))
+    for training in (r50, r100, vit):
+        assert (training.schedule, training.clip_norm, training.clip_scope) == ("linear", 5.0, "backbone")
+        assert (training.precision, training.sync_batch_norm) == ("fp16", False)
+    assert (r50.head, r50.margin_of_head, r50.scale_of_head, r50.weight_decay) == ("arcface", 0.5, 64, 5e-4)
+    assert (r100.head, r100.margin_of_head, r100.weight_decay, r100.batch_size) == ("cosface", 0.4, 1e-4, 1024)
+    assert (vit.sample_rate_of_head, vit.batch_size, vit.accumulation) == (0.3, 24_576, 12)
+    assert vit.warmup_steps == 4 * (42_474_557 // vit.batch_size)
+    assert load_config("insightface-r50", ["execution.processes=2"]).training.batch_size == 256
+
+
+def test_a_batch_per_process_needs_the_number_of_processes_and_is_the_same_training() -> None:
+    with pytest.raises(ConfigError, match=r"batch_size_per_process needs the number of processes.*execution.processes"):
+        load_config("demo", ["training.batch_size_per_process=16"])
+    with pytest.raises(ConfigError, match=r"execution.nodes to one number"):
+        load_config({"execution": {"processes": 2, "nodes": "1:2"}, "training": {"batch_size_per_process": 16}})
+    given = load_config({"execution": {"processes": 2, "nodes": 3}, "training": {"batch_size_per_process": 16}})
+    assert given.training.batch_size == 96
+    assert given.settings("training") == load_config({"training": {"batch_size": 96}}).settings("training")
+
+
 @pytest.mark.parametrize("said", [[], ["training.learning_rate=null", "training.weight_decay=null"]])
 def test_a_rate_and_a_decay_that_are_not_given_are_the_papers_for_the_optimizer(said: list[str]) -> None:
     training = load_config("ms1mv3", ["training.optimizer=adamw", *said]).training

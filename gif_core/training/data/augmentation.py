@@ -1,4 +1,4 @@
-"""What training does to its images beyond mirroring: low resolution, blur, HSV, grey."""
+"""What training does to its images beyond mirroring: low resolution, blur, HSV, grey, crop."""
 
 # Shapes: B images in a batch, H height, W width, C channels, V levels of a channel.
 
@@ -21,6 +21,10 @@ HUES: Final = (-14.0, 14.0)
 """Turn of the hue, of 256 for the whole circle: about 20 degrees to either side."""
 FACTORS: Final = (0.8, 1.2)
 """On saturation and on value."""
+AREAS: Final = (0.2, 1.0)
+"""Share of the image that a crop leaves."""
+ASPECTS: Final = (-np.log(4 / 3), np.log(4 / 3))
+"""Logarithm of a crop's width by its height."""
 LEVELS: Final = np.arange(256)
 
 
@@ -34,18 +38,25 @@ class Augmentation:
     shifts_B3: NDArray[np.float64]
     """Turn of the hue, factor on the saturation, factor on the value: of no effect where `hsv_B` is False."""
     grey_B: NDArray[np.bool_]
+    crops_B4: NDArray[np.float64]
+    """Top, left, height and width of what stays, as shares of the image; a height of 0 crops nothing."""
 
     def part(self, rows: slice) -> "Augmentation":
         """The same for some of the images."""
         return Augmentation(
-            self.scales_B[rows], self.sigmas_B[rows], self.hsv_B[rows], self.shifts_B3[rows], self.grey_B[rows]
+            self.scales_B[rows],
+            self.sigmas_B[rows],
+            self.hsv_B[rows],
+            self.shifts_B3[rows],
+            self.grey_B[rows],
+            self.crops_B4[rows],
         )
 
 
 def draw_augmentation(config: "AugmentationConfig", size: int, seed: list[int]) -> Augmentation | None:
     """Decide for `size` images at once. Every setting has numbers of its own: one does not alter another's."""
     probabilities_41 = np.array([[config.low_resolution], [config.blur], [config.hsv], [config.grey]])
-    if not probabilities_41.any():
+    if not probabilities_41.any() and not config.crop:
         return None
     rng = np.random.default_rng(seed)
     low_resolution_B, blur_B, hsv_B, grey_B = rng.random((4, size)) < probabilities_41
@@ -53,13 +64,24 @@ def draw_augmentation(config: "AugmentationConfig", size: int, seed: list[int]) 
     amounts_B5 = rng.uniform(lowest_5, highest_5, (size, 5))
     scales_B = np.where(low_resolution_B, amounts_B5[:, 0], 0)
     sigmas_B = np.where(blur_B, amounts_B5[:, 1], 0)
-    return Augmentation(scales_B, sigmas_B, hsv_B, amounts_B5[:, 2:], grey_B)
+    return Augmentation(scales_B, sigmas_B, hsv_B, amounts_B5[:, 2:], grey_B, draw_crops(config.crop, size, rng))
+
+
+def draw_crops(probability: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Rectangles of a random area, aspect and place, inside the image."""
+    area_B, aspect_B = rng.uniform(*AREAS, size), np.exp(rng.uniform(*ASPECTS, size))
+    sides_B2 = np.minimum(np.sqrt(area_B[:, None] * np.stack([1 / aspect_B, aspect_B], axis=1)), 1)
+    corners_B2 = rng.random((size, 2)) * (1 - sides_B2)
+    crops_B4 = np.concatenate([corners_B2, sides_B2], axis=1)
+    return np.where(rng.random((size, 1)) < probability, crops_B4, 0)
 
 
 def augment(images_BHWC: NDArray[np.uint8], augmentation: Augmentation | None) -> None:
     """Change RGB images in place, each as it was decided."""
     if augmentation is None:
         return
+    for row in np.flatnonzero(augmentation.crops_B4[:, 2]):
+        crop(images_BHWC[row], augmentation.crops_B4[row])
     for row in np.flatnonzero(augmentation.scales_B):
         lower_resolution(images_BHWC[row], augmentation.scales_B[row])
     for row in np.flatnonzero(augmentation.sigmas_B):
@@ -69,6 +91,15 @@ def augment(images_BHWC: NDArray[np.uint8], augmentation: Augmentation | None) -
         shift_hsv(images_BHWC[row], table)
     for row in np.flatnonzero(augmentation.grey_B):
         turn_grey(images_BHWC[row])
+
+
+def crop(image_HWC: NDArray[np.uint8], crop_4: NDArray[np.float64]) -> None:
+    """Blacken everything outside of the rectangle, in place."""
+    height, width = image_HWC.shape[:2]
+    top, left, bottom, right = np.rint([*crop_4[:2], *(crop_4[:2] + crop_4[2:])] * np.array([height, width] * 2))
+    kept_HWC = image_HWC[int(top) : int(bottom), int(left) : int(right)].copy()
+    image_HWC[:] = 0
+    image_HWC[int(top) : int(bottom), int(left) : int(right)] = kept_HWC
 
 
 def lower_resolution(image_HWC: NDArray[np.uint8], scale: float) -> None:

@@ -124,3 +124,24 @@ def test_a_part_of_the_images_fares_as_it_does_among_all(originals: np.ndarray) 
 def test_what_is_no_probability_is_refused(probability: float) -> None:
     with pytest.raises(ValidationError, match="blur"):
         AugmentationConfig(blur=probability)
+
+
+def test_a_crop_leaves_a_rectangle_of_a_fifth_to_all_of_the_image_where_it_was() -> None:
+    drawn = draw(2000, crop=0.25)
+    sides = drawn.crops_B4[drawn.crops_B4[:, 2] > 0]
+    assert len(sides) / 2000 == pytest.approx(0.25, abs=0.03)
+    assert (sides[:, :2] + sides[:, 2:]).max() <= 1
+    areas = sides[:, 2] * sides[:, 3]
+    assert 0.19 < areas.min() < 0.3
+    assert 0.8 < areas.max() <= 1
+    images = np.full((2000, 20, 20, 3), 200, np.uint8)
+    augment(images, drawn)
+    for image, (top, left, height, width) in zip(images, drawn.crops_B4, strict=True):
+        kept = image[..., 0] == 200
+        rows, columns = kept.any(axis=1), kept.any(axis=0)
+        assert kept.sum() == rows.sum() * columns.sum(), "a rectangle"
+        if height:
+            assert rows.argmax() == round(20 * top)
+            assert columns.sum() == round(20 * (left + width)) - round(20 * left)
+        else:
+            assert kept.all()

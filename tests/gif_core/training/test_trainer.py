@@ -288,11 +288,35 @@ def test_half_precision_trains_with_weights_in_full(faces: Faces, precision: str
 
 
 def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
-    rates = [learning_rate(step, steps=12, peak=2.0, warmup_steps=4) for step in range(13)]
+    rates = [learning_rate(step, TrainingConfig(warmup_steps=4), steps=12, peak=2.0) for step in range(13)]
     assert rates[:5] == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0])
     assert rates[8] == pytest.approx(1.0)
     assert rates[12] == pytest.approx(0.0)
     assert rates[4:] == sorted(rates[4:], reverse=True)
+
+
+def test_a_linear_schedule_ends_at_zero_and_one_in_steps_drops_to_tenths() -> None:
+    linear = TrainingConfig(schedule="linear", warmup_steps=2)
+    rates = [learning_rate(step, linear, steps=12, peak=2.0) for step in range(13)]
+    assert rates == pytest.approx([1.0, 2.0, *np.linspace(2, 0, 11)])
+    steps = TrainingConfig(schedule="step", drops=(0.5, 0.75))
+    rates = [learning_rate(step, steps, steps=8, peak=2.0) for step in range(8)]
+    assert rates == pytest.approx([2.0] * 4 + [0.2] * 2 + [0.02] * 2)
+
+
+def test_clipping_the_backbone_leaves_the_gradient_of_the_head_alone(faces: Faces) -> None:
+    """One step of SGD from equal weights: what is clipped moves less, and the head as far as without clipping."""
+    moves: dict[str, dict[str, float]] = {}
+    for scope in ("none", "all", "backbone"):
+        clipping = {} if scope == "none" else {"clip_norm": 1e-3, "clip_scope": scope}
+        training = begin(faces, make_config(head="cosface", weight_decay=0, momentum=0, epochs=1, **clipping))
+        first = {name: value.clone() for name, value in weights(training).items()}
+        next(training.run())
+        names = ("conv1.weight", "head.weight_MD")
+        moves[scope] = {name: (weights(training)[name] - first[name]).norm().item() for name in names}
+    assert moves["backbone"]["head.weight_MD"] == pytest.approx(moves["none"]["head.weight_MD"])
+    assert moves["all"]["head.weight_MD"] < 0.1 * moves["none"]["head.weight_MD"]
+    assert moves["backbone"]["conv1.weight"] < 0.1 * moves["none"]["conv1.weight"]
 
 
 def test_warm_up_as_long_as_the_training_is_refused(faces: Faces) -> None:
