@@ -3,7 +3,7 @@
 from prefect import flow
 
 from flows.stages import Run, flow_store
-from gif_core.planning import select_stages
+from gif_core.planning import leave_out_missing_sets, select_stages
 from schemas.artifacts import RunRecord
 from schemas.loading import load_config
 from schemas.run import RunConfig
@@ -25,7 +25,7 @@ def gif(
         from_stage: Begin at this stage, on stored artifacts.
         refresh: Compute these stages again even if they are stored.
     """
-    settings = load_config(config)
+    settings = leave_out_missing_sets(load_config(config))
     selected = select_stages(only, from_stage, refresh or ())
     with flow_store(settings) as store:
         return Run.begin(store, settings, selected).go_through(settings, selected, refresh or ())

@@ -7,6 +7,7 @@ from prefect.states import Completed
 
 from flows.stages import Run, flow_store
 from gif_core.artifacts import ArtifactStore, condemning, find_champion, read_history, settle
+from gif_core.planning import leave_out_missing_sets
 from gif_core.retraining import (
     Champion,
     challenger_config,
@@ -43,7 +44,7 @@ def retrain(
         policy: When codes are extended, how the challenger is trained, and when it is promoted.
         force: Train and compare a challenger even if the sources have not changed.
     """
-    settings = load_config(config)
+    settings = leave_out_missing_sets(load_config(config))
     with flow_store(settings) as store, condemning(store):
         result = _retrain(store, settings, policy, force=force)
         show_result(result)

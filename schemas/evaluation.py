@@ -27,6 +27,11 @@ class _Set(Frozen):
         raise NotImplementedError
 
 
+class _FileSet(_Set):
+    optional: bool = False
+    """Leave the set out when its files are not there; false: a run without them is refused."""
+
+
 class HeldOutSet(_Set):
     """Pairs drawn from the held-out identities (`ingestion.held_out`)."""
 
@@ -38,7 +43,7 @@ class HeldOutSet(_Set):
         return "held_out"
 
 
-class PairFileSet(_Set):
+class PairFileSet(_FileSet):
     """A verification file in insightface's `.bin` format: LFW, CFP-FP, AgeDB, CALFW, CPLFW."""
 
     kind: Literal["bin"] = "bin"
@@ -51,7 +56,7 @@ class PairFileSet(_Set):
         return PurePosixPath(self.path).stem
 
 
-class LfwSet(_Set):
+class LfwSet(_FileSet):
     """LFW's own format: images `Name/Name_0001.jpg` in a folder, and a `pairs.txt` that lists pairs of them."""
 
     kind: Literal["lfw"] = "lfw"
@@ -70,7 +75,7 @@ class LfwSet(_Set):
         return "LFW"
 
 
-class PairTableSet(_Set):
+class PairTableSet(_FileSet):
     """A Parquet file with one pair per row: `left`, `right`, and `same`, whether both show one identity."""
 
     kind: Literal["parquet"] = "parquet"
@@ -95,7 +100,7 @@ class _TemplateSet(_Set):
     """Weight each image of a template by its feature norm; false: normalise features to unit length first."""
 
 
-class IjbSet(_TemplateSet):
+class IjbSet(_FileSet, _TemplateSet):
     """IJB-B or IJB-C in insightface's layout: a folder with `meta/` and `loose_crop/`."""
 
     kind: Literal["ijb"] = "ijb"

@@ -31,6 +31,11 @@ def default_store() -> str:
     return os.environ.get("GIF_STORE", "artifacts")
 
 
+def default_data() -> str:
+    """The folder of datasets when none is configured: `$GIF_DATA`, else the folder `data`."""
+    return os.environ.get("GIF_DATA", "data")
+
+
 class RunConfig(Frozen):
     """Settings of every stage, the seed, the store, and how to execute the run."""
 
@@ -41,6 +46,9 @@ class RunConfig(Frozen):
     with different seeds are compared on the same data."""
     store: Address = Field(default_factory=default_store, validate_default=True)
     """Folder or URL (`s3://bucket/prefix`) of the artifact store. Default: `$GIF_STORE`, else `artifacts`."""
+    data: Address = Field(default_factory=default_data, validate_default=True)
+    """Folder or URL of datasets and evaluation sets, in place of `{data}` in any other setting, as in the presets.
+    Default: `$GIF_DATA`, else `data`."""
     execution: ExecutionConfig = ExecutionConfig()
     """Device, parallelism, checkpoints, retries and time limits; no effect on results."""
     ingestion: IngestionConfig = IngestionConfig()
@@ -63,6 +71,8 @@ class RunConfig(Frozen):
     def _start_from_preset(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("preset"):
             data = merge(read_preset(data["preset"]), data)
+        if isinstance(data, dict):
+            data = _fill_in(data, str(data.get("data") or default_data()).rstrip("/"))
         return _resolve_batch(data)
 
     def settings(self, stage: StageName) -> dict[str, Any]:
@@ -70,6 +80,15 @@ class RunConfig(Frozen):
         settings: dict[str, Any] = getattr(self, stage).model_dump(mode="json", exclude=WATCHING)
         settings = {name: value for name, value in settings.items() if name not in OPTIONAL or value is not None}
         return settings | {"seed": self.seed} if stage in SEEDED else settings
+
+
+def _fill_in(value: Any, root: str) -> Any:
+    """Replace `{data}` in all texts of a table."""
+    if isinstance(value, dict):
+        return {name: _fill_in(each, root) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fill_in(each, root) for each in value]
+    return value.replace("{data}", root) if isinstance(value, str) else value
 
 
 def _resolve_batch(data: Any) -> Any:

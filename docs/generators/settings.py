@@ -12,7 +12,7 @@ from markdown_pieces import code, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from schemas.presets import PRESETS
+from schemas.presets import BASES, PRESETS
 from schemas.retraining import RetrainingPolicy
 from schemas.run import RunConfig
 
@@ -27,12 +27,18 @@ error that lists the known ones. `gif config show run.yaml` prints every setting
 
 Settings of `execution` and `store` change no result and are in no artifact's key.
 """
-TOP = ("preset", "seed", "store")
+TOP = ("preset", "seed", "store", "data")
 HEAD = ("setting", "type", "default", "meaning")
-FACTORIES = {"workers": "all cores", "store": "`$GIF_STORE`, else `artifacts`", "timeouts": "`{}`"}
+FACTORIES = {
+    "workers": "all cores",
+    "store": "`$GIF_STORE`, else `artifacts`",
+    "data": "`$GIF_DATA`, else `data`",
+    "timeouts": "`{}`",
+}
 """What defaults that are computed come to."""
 VARIABLES = {
     "GIF_STORE": "Address of the store, for commands and configurations that name none.",
+    "GIF_DATA": "Folder of datasets and evaluation sets, for configurations that name none.",
     "GIF_STORE_PATIENCE": "Seconds to wait for a store that does not answer (300).",
     "GIF_S3_BLOCK": "Name of the Prefect Secret block that holds the credentials of object storage.",
     "GIF_CACHE": "Folder of local copies of a remote store's files (`~/.cache/gif`).",
@@ -148,8 +154,14 @@ def _default(name: str, field: FieldInfo) -> str:
 
 
 def _presets() -> str:
-    texts = [f'??? note "{name}"\n\n    ```yaml\n{_preset(name)}    ```\n' for name in PRESETS]
-    return "\n".join(["## Presets\n", "Starting points: `preset: NAME` in a file, or `--preset NAME`.\n", *texts])
+    texts = [f'??? note "{name}"\n\n    ```yaml\n{_preset(name)}    ```\n' for name in (*PRESETS, *BASES)]
+    return "\n".join(
+        [
+            "## Presets\n",
+            "Starting points: `preset: NAME` in a file, or `--preset NAME`. A preset builds on those that it names.\n",
+            *texts,
+        ]
+    )
 
 
 def _preset(name: str) -> str:

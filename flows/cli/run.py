@@ -12,7 +12,16 @@ from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_co
 from flows.cli.output import Console, note
 from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore, list_runs
-from gif_core.planning import check_before_run, find_inputs, is_cached, plan_stages, record_cached, select_stages
+from gif_core.planning import (
+    check_before_run,
+    find_inputs,
+    is_cached,
+    leave_out_missing_sets,
+    missing_files,
+    plan_stages,
+    record_cached,
+    select_stages,
+)
 from schemas.artifacts import RunRecord
 from schemas.loading import ConfigError, load_config
 from schemas.run import RunConfig
@@ -47,16 +56,22 @@ def run(
 
       gif run --config run.yaml --refresh tokenization --dry-run
     """
-    settings = read_config(config, preset, overrides, required=True)
+    given = read_config(config, preset, overrides, required=True)
+    settings = leave_out_missing_sets(given)
     reach(settings.store)
     only_stage, first_stage = _stage(only, "--only"), _stage(from_stage, "--from")
     again = [name for text in refresh or [] if (name := _stage(text, "--refresh"))]
     selected = select_stages(only_stage, first_stage, again)
     for warning in check_before_run(ArtifactStore(settings.store), settings, selected):
         note(warning)
+    left_out = _left_out_sets(given, settings) if "evaluation" in selected else ""
     if dry_run:
         _show_plan(settings, selected, again)
-    elif not _reuse_everything(settings, selected, again):
+        _show_sets(settings, selected, left_out)
+        return
+    if left_out:
+        note(left_out)
+    if not _reuse_everything(settings, selected, again):
         _run_flow(settings, verbose=verbose, only=only_stage, from_stage=first_stage, refresh=again)
 
 
@@ -118,6 +133,19 @@ def _load_flow(*, verbose: bool) -> Callable[..., RunRecord]:
         from flows.pipeline import gif
     ensure_server(notes)
     return gif
+
+
+def _left_out_sets(given: RunConfig, settings: RunConfig) -> str:
+    """Which sets are left out, and where their files would be."""
+    missing = [each for each in given.evaluation.sets if each not in settings.evaluation.sets]
+    places = ", ".join(f"{each.title} ({missing_files(each)[0][1]})" for each in missing)
+    return f"evaluation leaves out what is not there: {places}" if places else ""
+
+
+def _show_sets(settings: RunConfig, selected: tuple[StageName, ...], left_out: str) -> None:
+    if "evaluation" in selected:
+        scored = ", ".join(each.title for each in settings.evaluation.sets)
+        Console().print(escape("; ".join(filter(None, [f"evaluation scores {scored}", left_out]))))
 
 
 def _show_plan(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> None:

@@ -3,6 +3,7 @@
 keys       What a stage's key is computed from: its settings, the contents of its files, and the artifacts it reads
 plan       What a run would do: the key of every stage, whether it is stored, and if not, which change caused that
 checks     Checks of a run before its first stage: paths, encoder, room, and whether the faces suffice
+evaluation_sets  Which evaluation sets a run would score, and which are not there
 cached     Recording a run of which every stage is stored
 preflight  Checks before a stage starts that disk and memory suffice
 """
@@ -22,6 +23,8 @@ __all__ = [
     "find_inputs",
     "identify_stage",
     "is_cached",
+    "leave_out_missing_sets",
+    "missing_files",
     "needs_of",
     "plan_stages",
     "record_cached",
@@ -33,6 +36,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.planning.cached import is_cached, record_cached
     from gif_core.planning.checks import check_before_run, check_faces
+    from gif_core.planning.evaluation_sets import leave_out_missing_sets, missing_files
     from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, stage_settings
     from gif_core.planning.plan import find_inputs, plan_stages, select_stages, upstream_of
     from gif_core.planning.preflight import available_memory, check_room, existing_folder, needs_of

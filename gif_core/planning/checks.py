@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator
 from typing import Final
 
-import fsspec
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.embedding.encoders import check_encoder
 from gif_core.ingestion import check_enough, is_held_out
+from gif_core.planning.evaluation_sets import exists, sets_without_scores
 from gif_core.planning.preflight import RESERVE, Need, check_room
 from gif_core.readers import open_reader
 from schemas.errors import GifError
@@ -19,8 +19,6 @@ from schemas.stages import StageName
 
 MOST_DRAWN: Final = 20_000
 """Synthetic identities whose images are counted before a run."""
-ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
-"""Settings of evaluation sets that name files or folders."""
 
 
 class CannotRunError(GifError, ValueError):
@@ -49,7 +47,7 @@ def _faults(store: ArtifactStore, config: RunConfig, selected: Collection[StageN
     if "ingestion" in selected:
         yield from _missing_sources(config)
     if "evaluation" in selected:
-        yield from _missing_sets(config)
+        yield from sets_without_scores(config)
     if "embedding" in selected:
         try:
             check_encoder(config.embedding)
@@ -70,21 +68,8 @@ def _missing_sources(config: RunConfig) -> Iterator[str]:
         except (OSError, ValueError) as error:
             yield str(error)
         landmarks = getattr(source, "landmarks", None)
-        if landmarks and not _exists(landmarks):
+        if landmarks and not exists(landmarks):
             yield f"ingestion.sources: there is no landmarks file {landmarks}"
-
-
-def _missing_sets(config: RunConfig) -> Iterator[str]:
-    for given in config.evaluation.sets:
-        for name in ADDRESSES:
-            address = getattr(given, name, None)
-            if isinstance(address, str) and not _exists(address):
-                yield f"evaluation.sets: there is no file or folder {address}, the {name} of the set {given.title}"
-
-
-def _exists(address: str) -> bool:
-    fs, path = fsspec.url_to_fs(address, use_listings_cache=False)
-    return bool(fs.exists(path))
 
 
 def _is_quick_to_list(source: Source) -> bool:

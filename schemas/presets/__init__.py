@@ -34,6 +34,8 @@ PresetName = Literal[
 ]
 
 PRESETS: Final[tuple[PresetName, ...]] = get_args(PresetName)
+BASES: Final = ("benchmarks", "paper/method", "paper/r100", "paper/vit-b")
+"""Files that presets build on."""
 
 
 def read_preset(name: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_no_page_or_style_fetches_anything_from_elsewhere(site: Path) -> None:
 
 def test_the_reference_has_every_section_of_settings_and_every_command(site: Path) -> None:
     settings = (site / "reference/settings.html").read_text("utf-8")
-    for name in RunConfig.model_fields.keys() - {"preset", "seed", "store"}:
+    for name in RunConfig.model_fields.keys() - {"preset", "seed", "store", "data"}:
         assert f'id="{name}"' in settings
     assert "<td></td>\n</tr>" not in settings, "a setting has no meaning"
     commands = (site / "reference/command-line.html").read_text("utf-8")

@@ -106,3 +106,14 @@ def test_ctrl_c_says_that_the_same_command_continues(
         main()
     assert end.value.code == 130
     assert "the same command continues from there" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_which_sets_it_would_score_and_which_files_are_missing(run_gif: Gif, tmp_path: Path) -> None:
+    (tmp_path / "faces").mkdir()
+    (tmp_path / "faces/lfw.bin").write_bytes(b"x")
+    drawn = "ingestion.sources=[{kind: synthetic, identities: 60}]"
+    small = ("embedding.model=tiny-clip", "embedding.pretrained=synthetic", "training.batch_size=32", drawn)
+    sets = [word for setting in (*small, f"data={tmp_path}/faces") for word in ("--set", setting)]
+    printed = " ".join(run_gif("run", "--preset", "ms1mv2", *sets, "--dry-run").split())
+    assert "evaluation scores LFW; evaluation leaves out what is not there: CFP-FP" in printed
+    assert "faces/IJBC)" in printed.replace(" ", "")

@@ -59,6 +59,17 @@ def test_presets_of_the_paper_as_printed_have_its_method_on_two_networks(dataset
     assert (vit.training.learning_rate, vit.training.weight_decay) == (1e-4, 0.1)
 
 
+def test_sources_and_sets_of_presets_are_in_one_folder_that_is_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, given = load_config("ms1mv2"), load_config("insightface-r100", ["data=s3://bucket/faces/"])
+    assert usual.ingestion.sources[0].path == "data/ms1mv2"
+    assert given.ingestion.sources[0].path == "s3://bucket/faces/glint360k"
+    titles = ["LFW", "CFP-FP", "AgeDB-30", "CALFW", "CPLFW", "IJB-B", "IJB-C"]
+    assert [each.title for each in usual.evaluation.sets] == titles
+    assert given.evaluation.sets[0].path == "s3://bucket/faces/lfw.bin"
+    monkeypatch.setenv("GIF_DATA", "/faces")
+    assert load_config("ms1mv2").evaluation.sets[-1].path == "/faces/IJBC"
+
+
 def test_presets_of_insightface_have_its_recipe() -> None:
     r50, r100, vit = (load_config(f"insightface-{each}").training for each in ("r50", "r100", "vit-b"))
     for training in (r50, r100, vit):
@@ -122,7 +133,10 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
         ("ingestion.sources.0={kind: foldr}", ["did you mean 'folder'?", "kind must be one of: 'synthetic'"]),
         ("ingestion.sources=[{path: x}]", ["ingestion.sources.0", "needs a kind: arrow, folder"]),
         ("ingestion.sources={kind: folder}", ["ingestion.sources", "must be a list"]),
-        ("evaluation.sets=[{kind: bin, path: x, name: y}]", ["evaluation.sets.0.name", "known: kind, label, path"]),
+        (
+            "evaluation.sets=[{kind: bin, path: x, name: y}]",
+            ["evaluation.sets.0.name", "known: kind, label, optional, path"],
+        ),
         ("evaluation.sets=[{kind: ijb, path: x}]", ["evaluation.sets.0.name: this setting is required"]),
         ("training=5", ["training = 5: must be a table of settings"]),
         ("training.backbone=iresnet10", ["did you mean 'iresnet100'?"]),

@@ -17,6 +17,7 @@ from schemas.evaluation import (
 )
 
 ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
+"""Settings that name files or folders."""
 
 
 def describe_set(given: EvaluationSet) -> dict[str, Any]:
@@ -27,7 +28,11 @@ def describe_set(given: EvaluationSet) -> dict[str, Any]:
     holds = (
         describe_ijb(EvaluationFiles(given.path), given.name) if isinstance(given, IjbSet) else describe_pairs(given)
     )
-    return {name: value for name, value in settings.items() if name not in ADDRESSES} | {"label": given.title} | holds
+    return (
+        {name: value for name, value in settings.items() if name not in (*ADDRESSES, "optional")}
+        | {"label": given.title}
+        | holds
+    )
 
 
 def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]:

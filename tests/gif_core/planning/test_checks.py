@@ -8,7 +8,7 @@ import pytest
 from gif_core.artifacts import ArtifactStore
 from gif_core.embedding.encoders import check_encoder
 from gif_core.ingestion import NotEnoughDataError, check_enough
-from gif_core.planning import check_before_run
+from gif_core.planning import check_before_run, leave_out_missing_sets
 from gif_core.planning.checks import CannotRunError
 from schemas.embedding import EmbeddingConfig
 from schemas.errors import GifError
@@ -93,3 +93,28 @@ def test_a_misspelt_encoder_gets_the_nearest_name(model: str, hint: str) -> None
 def test_weights_that_tiny_clip_does_not_have_are_refused_with_those_it_has() -> None:
     with pytest.raises(GifError, match="tiny-clip has the weights synthetic and random"):
         check_encoder(EmbeddingConfig(model="tiny-clip", pretrained="openai"))
+
+
+def test_a_run_that_can_score_nothing_is_refused_with_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match=r"score nothing: no identity is held out.*Set ingestion.held_out"):
+        check(tmp_path, "ingestion.held_out=0", "evaluation.sets=[{kind: held_out}]")
+    config = load_config("ms1mv2", [f"data={tmp_path}/data"])
+    assert leave_out_missing_sets(config) is config
+    with pytest.raises(
+        CannotRunError, match=rf"none of its sets is there: LFW \({tmp_path}/data/lfw.bin\).*\$GIF_DATA"
+    ):
+        check_before_run(ArtifactStore(str(tmp_path)), config, ("evaluation",))
+
+
+def test_sets_of_a_preset_that_are_not_there_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lfw", "calfw"):
+        (tmp_path / f"{name}.bin").write_bytes(b"x")
+    monkeypatch.setenv("GIF_DATA", str(tmp_path))
+    config = leave_out_missing_sets(load_config("paper/ms1mv2-r100"))
+    assert [each.title for each in config.evaluation.sets] == ["LFW", "CALFW"]
+    assert check_before_run(ArtifactStore(str(tmp_path)), config, ("evaluation",)) == []
+    assert load_config(config) == config, "it stays so in the flow"
+    needed = load_config("ms1mv2", ["evaluation.sets=[{kind: bin, path: '{data}/lfw.bin'}, {kind: bin, path: no.bin}]"])
+    assert leave_out_missing_sets(needed) is needed
+    with pytest.raises(CannotRunError, match=r"there is no file or folder no\.bin"):
+        check_before_run(ArtifactStore(str(tmp_path)), needed, ("evaluation",))
