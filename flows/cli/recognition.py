@@ -112,10 +112,13 @@ def verify(
         return
     verdict = "the same identity" if answer.same else "different identities"
     print(f"{verdict}: cosine {answer.cosine:.3f}, same above {answer.threshold:.3f}")
+    domain = f", {answer.domain}," if answer.domain else ""
     print(
-        f"On the {answer.pairs:,} pairs of {answer.set} accuracy is {answer.accuracy:.2%}, and this threshold accepts "
-        f"{answer.far:.2%} of the pairs of different identities."
+        f"On the {answer.pairs:,} pairs of {answer.set}{domain} accuracy is {answer.accuracy:.2%}, and this threshold "
+        f"accepts {answer.far:.2%} of the pairs of different identities."
     )
+    if answer.domain:
+        print("These rates do not hold for photographs: evaluate on photographs (evaluation.sets) and give --set.")
 
 
 def identify(

@@ -162,7 +162,7 @@ def with_sources(roots: Iterable[Place], manifests: Mapping[Place, Manifest]) ->
 def _newest_model(store: ArtifactStore) -> FoundModel:
     for run in list_runs(store):
         if set(run.stages) & WITH_MODEL and (model := run_artifacts(store, run.run_id).get("training")):
-            return FoundModel(model, f"of the newest run, {run.run_id}: there is no champion", run.run_id)
+            return FoundModel(model, f"of {run.run_id}, the newest run that has one: there is no champion", run.run_id)
     raise ArtifactMissingError(f"there is no trained model in {store.storage.url}: 'gif run' trains one")
 
 

@@ -42,6 +42,7 @@ from schemas.errors import GifError
 from schemas.files import IDENTITIES_FILE, SCORES_FILE
 from schemas.stages import StageName
 
+DRAWN = "drawn faces"
 BEAM = 64
 """Beam width if evaluation did not set one."""
 
@@ -65,6 +66,8 @@ class Verified:
     accuracy: float
     far: float
     """Share of its pairs of different identities that the threshold accepts."""
+    domain: str = ""
+    """What the images of that set are, if they are not photographs: the rates do not hold for photographs then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,17 @@ class Recognizer:
         z_BD = self.embed([a, b], landmarks, faces=faces, flip=known.flip)
         cosine = float(z_BD[0] @ z_BD[1])
         same = 2 - 2 * cosine < known.distance
-        return Verified(same, cosine, known.cosine, known.set, known.pairs, known.accuracy, known.far)
+        return Verified(
+            same, cosine, known.cosine, known.set, known.pairs, known.accuracy, known.far, self._domain(known)
+        )
+
+    def _domain(self, known: PairThreshold) -> str:
+        """What the images behind a threshold are: drawn faces if the set, or all sources of held-out faces, are."""
+        if known.kind.startswith("synthetic"):
+            return DRAWN
+        sources = self._artifacts["ingestion"].settings.get("sources", []) if "ingestion" in self._artifacts else []
+        drawn = bool(sources) and all(source.get("kind") == "synthetic" for source in sources)
+        return DRAWN if known.kind == "held_out" and drawn else ""
 
     def identify(
         self,

@@ -24,6 +24,8 @@ class PairThreshold:
     """Squared distance of features of unit length below which two images show one identity."""
     accuracy: float
     far: float
+    kind: str = ""
+    """Kind of the set, as in `evaluation.sets`."""
 
     @property
     def cosine(self) -> float:
@@ -56,6 +58,7 @@ def _pair_threshold(title: str, found: Mapping[str, Any]) -> PairThreshold:
         metrics["threshold"],
         metrics["accuracy"],
         metrics["threshold_far"],
+        found["kind"],
     )
 
 

@@ -131,7 +131,8 @@ def test_verify_answers_by_the_threshold_of_evaluation(gif: Gif, work: Path) -> 
         assert answer["same"] == (answer["cosine"] > answer["threshold"])
     printed = gif("verify", "identities-0.jpg", "identities-0.jpg")
     assert "the same identity: cosine 1.000" in printed
-    assert "pairs of held_out accuracy is" in printed
+    assert "pairs of held_out, drawn faces, accuracy is" in printed
+    assert "These rates do not hold for photographs" in printed
     assert "there are: held_out" in gif("verify", "identities-0.jpg", "identities-1.jpg", "--set", "LFW", code=2)
 
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from gif_core.backbones import WeightsError, load_weights, read_weights
 from gif_core.embedding.encoders.base import ImageEncoder
+from gif_core.embedding.encoders.downloads import hurried_downloads, reason_of
 from gif_core.embedding.encoders.files import RANDOM, SHIPPED, weights_file
+from gif_core.embedding.encoders.names import check_name
 from gif_core.embedding.encoders.preprocessing import Preprocessing
 from gif_core.embedding.encoders.torchvision_operators import declare_missing_operators
 from schemas.embedding import EmbeddingConfig
@@ -84,9 +86,7 @@ def build_model(config: EmbeddingConfig) -> Any:
 
 def check_names(config: EmbeddingConfig) -> None:
     """Raise for an unknown architecture or tag, before anything is built."""
-    known = open_clip.list_models()
-    if config.model not in known:
-        raise ValueError(f"embedding.model = {config.model!r}: open_clip has no such model; it has {', '.join(known)}")
+    check_name(config.model, open_clip.list_models(), "open_clip")
     shipped = [tag for model, tag in SHIPPED if model == config.model]
     tags = [RANDOM, *shipped, *open_clip.list_pretrained_tags_by_model(config.model)]
     if config.pretrained not in tags and weights_file(config) is None:
@@ -104,8 +104,9 @@ def _find_weights(config: EmbeddingConfig) -> Path | None:
     if local is not None:
         return local
     try:
-        with quiet():
-            return Path(download_pretrained(_pretrained_tag(config)))
+        tag = _pretrained_tag(config)
+        with quiet(), hurried_downloads("" if tag.get("hf_hub") else str(tag.get("url", ""))):
+            return Path(download_pretrained(tag))
     except Exception as error:  # the remedy is the same for any failure of the download
         raise WeightsError(_advice(config, error)) from error
 
@@ -150,7 +151,7 @@ def _advice(config: EmbeddingConfig, error: Exception) -> str:
     url = f"https://huggingface.co/{repository} (open_clip_model.safetensors)" if repository else tag.get("url", "")
     model = f"{config.model}-quickgelu" if tag.get("quick_gelu") and "quickgelu" not in config.model else config.model
     return (
-        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({type(error).__name__}: {error}). "
+        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({reason_of(error)}). "
         f"On a machine with a network, fetch {url}; then set embedding.pretrained to the path of the file "
         f"and embedding.model to {model}"
     )

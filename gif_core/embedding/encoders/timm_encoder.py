@@ -8,7 +8,9 @@ from torch import Tensor
 
 from gif_core.backbones import WeightsError, load_weights, read_weights
 from gif_core.embedding.encoders.base import ImageEncoder
+from gif_core.embedding.encoders.downloads import hurried_downloads, reason_of
 from gif_core.embedding.encoders.files import RANDOM, weights_file
+from gif_core.embedding.encoders.names import check_name
 from gif_core.embedding.encoders.preprocessing import Preprocessing
 from gif_core.embedding.encoders.torchvision_operators import declare_missing_operators
 from schemas.embedding import EmbeddingConfig
@@ -43,8 +45,7 @@ class TimmEncoder(ImageEncoder):
 def check_names(config: EmbeddingConfig) -> None:
     """Raise for a model or tag that timm does not know."""
     if not timm.is_model(config.model):
-        near = timm.list_models(f"*{config.model.split('_')[0]}*") or timm.list_models()
-        raise ValueError(f"embedding.model = {config.model!r}: timm has no such model; it has {_some(near)}")
+        check_name(config.model, timm.list_models(), "timm")
     tags = [RANDOM, *_tags(config.model)]
     if config.pretrained not in tags and weights_file(config) is None:
         raise ValueError(
@@ -57,15 +58,34 @@ def _build(config: EmbeddingConfig) -> Any:
     """Build the model with the weights of a tag, or with reproducible untrained weights."""
     tagged = config.pretrained in _tags(config.model) and weights_file(config) is None
     name = f"{config.model}.{config.pretrained}" if tagged else config.model
-    size = {} if config.image_size is None else {"img_size": config.image_size}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
+        if not tagged:
+            return _create(name, config.image_size)
         try:
-            return timm.create_model(name, pretrained=tagged, num_classes=0, **size)
+            with hurried_downloads():
+                return _create(name, config.image_size, pretrained=True)
+        except WeightsError:
+            raise
         except Exception as error:
-            if not tagged:
-                raise
             raise WeightsError(_advice(config, error)) from error
+
+
+def _create(name: str, image_size: int | None, **options: Any) -> Any:
+    """Build a model without its classifier.
+
+    Transformers take the size of their input as an argument. Convolutional networks have none: they accept any size,
+    which the preprocessing gives them.
+    """
+    if image_size is not None:
+        try:
+            return timm.create_model(name, num_classes=0, img_size=image_size, **options)
+        except TypeError as error:
+            if "img_size" not in str(error):
+                raise
+        except (AssertionError, ValueError, RuntimeError) as error:
+            raise WeightsError(f"embedding.image_size = {image_size}: {name} cannot be built so ({error})") from error
+    return timm.create_model(name, num_classes=0, **options)
 
 
 def _converted(model: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -95,16 +115,12 @@ def _tags(model: str) -> list[str]:
     return [name.removeprefix(f"{model}.") for name in timm.list_pretrained(f"{model}.*")]
 
 
-def _some(names: list[str], most: int = 20) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
-
-
 def _advice(config: EmbeddingConfig, error: Exception) -> str:
     known = timm.get_pretrained_cfg(f"{config.model}.{config.pretrained}")
     hub = getattr(known, "hf_hub_id", None)
     repository = f"{hub}{config.model}.{config.pretrained}" if hub and str(hub).endswith("/") else hub
     url = f"https://huggingface.co/{repository} (model.safetensors)" if repository else getattr(known, "url", "")
     return (
-        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({type(error).__name__}: {error}). "
+        f"the weights {config.pretrained!r} of {config.model} cannot be downloaded ({reason_of(error)}). "
         f"On a machine with a network, fetch {url}; then set embedding.pretrained to the path of the file"
     )

@@ -1,10 +1,13 @@
+import contextlib
 import io
 import os
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -282,14 +285,52 @@ def test_weights_that_cannot_be_fetched_are_named_with_where_to_get_them(
     assert all(place in str(refused.value) for place in places)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [EmbeddingConfig(), EmbeddingConfig(encoder="timm", model="vit_small_patch14_dinov2", pretrained="lvd142m")],
+)
+def test_weights_of_a_host_that_cannot_be_reached_fail_once_within_seconds(
+    config: EmbeddingConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "https://127.0.0.1:9")
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    monkeypatch.delenv("https_proxy", raising=False)
+    offline = huggingface_hub.constants.HF_HUB_OFFLINE
+    start = time.process_time()
+    with pytest.raises(WeightsError, match="cannot be downloaded") as refused:
+        build_encoder(config, CPU)
+    assert time.process_time() - start < 10
+    assert "Error:" not in str(refused.value)
+    assert offline == huggingface_hub.constants.HF_HUB_OFFLINE
+
+
+def test_a_convolutional_network_takes_another_size_of_input(faces: NDArray[np.uint8]) -> None:
+    config = SOFT.model_copy(update={"image_size": 64})
+    encoder = build_encoder(config, CPU)
+    assert encoder.preprocessing.size == 64
+    assert encoder.encode(faces).shape[0] == len(faces)
+
+
+@pytest.mark.slow
+def test_every_family_of_timm_takes_a_size_of_input_or_says_that_it_cannot() -> None:
+    """One small model of each family; those of more than 150 million parameters are left out by their names."""
+    left = ("giant", "huge", "large", "xlarge", "_l_", "_xl", "so400m", "base", "eva02_e", "gigantic")
+    for module in timm_encoder.timm.list_modules():
+        names = [name for name in timm_encoder.timm.list_models(module=module) if not any(map(name.__contains__, left))]
+        if names:
+            with contextlib.suppress(WeightsError):
+                timm_encoder._create(min(names, key=len), 224)
+
+
 def test_an_unknown_architecture_or_tag_gets_the_list_of_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"open_clip has no such model; it has .*ViT-B-32"):
+    with pytest.raises(ValueError, match=r"open_clip has no such model; did you mean .*'ViT-B-\d"):
         open_clip_encoder.check_names(EmbeddingConfig(model="ViT-B-99"))
     with pytest.raises(ValueError, match=r"neither a file nor a tag of ViT-B-32; tags are: random, openai"):
         open_clip_encoder.check_names(EmbeddingConfig(model="ViT-B-32", pretrained="nowhere.pt"))
     with pytest.raises(ValueError, match=r"tags are: random, synthetic$"):
         open_clip_encoder.check_names(EmbeddingConfig(model="tiny-clip", pretrained="openai"))
-    with pytest.raises(ValueError, match=r"timm has no such model; it has .*vit_"):
+    with pytest.raises(ValueError, match=r"timm has no such model; did you mean .*vit_"):
         timm_encoder.check_names(EmbeddingConfig(encoder="timm", model="vit_huge"))
     with pytest.raises(ValueError, match=r"tags are: random, .*lvd142m"):
         timm_encoder.check_names(EmbeddingConfig(encoder="timm", model="vit_small_patch14_dinov2", pretrained="x"))
