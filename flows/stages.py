@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from prefect.client.schemas.objects import State
 
 from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
@@ -47,6 +49,7 @@ class Run:
         """Continue a run; `refs` are the artifacts that its stages may read."""
         self.store, self.record, self.refs = store, record, dict(refs)
         self.opened: dict[StageName, Artifact] = {}
+        self.states: dict[StageName, State[Any]] = {}
         self.trains = False
         """Whether training is among the stages, so that the faces must suffice for it."""
 
@@ -92,14 +95,18 @@ class Run:
         started = time.monotonic()
         identity, found = self._look_up(stage, config)
         if found and not refresh:
-            reuse(found, self._open_inputs(stage), self.store, config.execution)
+            before = self._states_before(stage)
+            self.states[stage] = reuse(found, self._open_inputs(stage), self.store, config.execution, before)
             self.refs[stage], self.opened[stage] = found.ref, found
             return StageRecord(key=found.ref.key, action="reused", seconds=time.monotonic() - started)
         save_run(self.store, self.record)
         self._check_faces(stage, config)
         inputs = {name: self.refs[name] for name in INPUTS[stage]}
         with MemoryWatch() as memory:
-            state = _task_of(stage, config.execution)(config, inputs, identity, refresh, return_state=True)
+            state = _task_of(stage, config.execution)(
+                config, inputs, identity, refresh, wait_for=self._states_before(stage), return_state=True
+            )
+        self.states[stage] = state
         ref: ArtifactRef = state.result()
         self.refs[stage] = ref
         self.opened.pop(stage, None)
@@ -109,6 +116,10 @@ class Run:
         made = self.store.open(ref).manifest
         metrics = {"action": "computed", "bytes": made.size, "images_per_second": made.images_per_second}
         return done.model_copy(update=metrics)
+
+    def _states_before(self, stage: StageName) -> list[State[Any]]:
+        """The states of this run's stages that a stage reads from, between which Prefect's UI draws arrows."""
+        return [self.states[name] for name in INPUTS[stage] if name in self.states]
 
     def _check_faces(self, stage: StageName, config: RunConfig) -> None:
         """Before a stage that leads to training: raise if the faces cannot be trained on, warn of few steps."""

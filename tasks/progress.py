@@ -34,10 +34,12 @@ def track(steps: Iterable[Progress]) -> Iterator[Progress]:
         for step in steps:
             if shown is None or shown.is_over(step):
                 if shown:
-                    shown.end()
+                    shown.end(finished=True)
                 shown = Activity(step.activity)
             shown.update(step)
             yield step
+        if shown:
+            shown.end(finished=True)
     finally:
         if shown:
             shown.end()
@@ -69,8 +71,10 @@ class Activity:
         if self.log_due() and not self.console.is_terminal:
             logger.info("%s: %d of %s %s", self.name, step.done, step.total or "?", step.text)
 
-    def end(self) -> None:
-        """Leave the bar as it is."""
+    def end(self, *, finished: bool = False) -> None:
+        """Leave the bar as it is; that of work that ended before its limit, such as a descent, is full."""
+        if finished and self.done:
+            self.bar.update(self.row, total=self.done)
         self.bar.stop()
 
 

@@ -1,9 +1,11 @@
 """A stage whose artifact is stored already: Prefect shows it as Cached, and its libraries are not imported."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from gif_core.artifacts import Artifact, ArtifactStore, Inputs, move_tag
@@ -19,8 +21,17 @@ SHOWN: Final[dict[StageName, Show]] = {"reporting": show_link}
 """What Prefect's UI shows of artifacts, also of reused ones."""
 
 
-def reuse(artifact: Artifact, inputs: Inputs, store: ArtifactStore, execution: ExecutionConfig) -> None:
-    """Run a task named after the stage that ends in the state Cached."""
+def reuse(
+    artifact: Artifact,
+    inputs: Inputs,
+    store: ArtifactStore,
+    execution: ExecutionConfig,
+    wait_for: Sequence[State[Any]] = (),
+) -> State[Any]:
+    """Run a task named after the stage that ends in the state Cached; its state is returned.
+
+    `wait_for` are the states of the stages it reads from: Prefect's UI draws an arrow from each.
+    """
     ref = artifact.ref
 
     @task(
@@ -38,4 +49,6 @@ def reuse(artifact: Artifact, inputs: Inputs, store: ArtifactStore, execution: E
                 SHOWN[ref.stage](artifact, inputs)
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
 
-    cached(return_state=True).result()
+    state: State[Any] = cached(wait_for=list(wait_for), return_state=True)
+    state.result()
+    return state

@@ -21,7 +21,7 @@ def ls(store: Store) -> None:
     Example:
       gif runs ls
     """
-    table = Table(Column("run", no_wrap=True), "state", "preset", "started", "computed", "reused")
+    table = Table(Column("run", no_wrap=True), "state", "preset", "started", "stages")
     for record in list_runs(ArtifactStore(store)):
         actions = [done.action for done in record.stages.values()]
         where = f" in {record.current}" if record.current else ""
@@ -30,8 +30,7 @@ def ls(store: Store) -> None:
             record.state + where,
             str(record.config.get("preset") or "-"),
             format_age(record.started_at),
-            str(actions.count("computed")),
-            str(actions.count("reused")),
+            f"{len(actions)}, {actions.count('computed')} new",
         )
     Console().print(table)
 

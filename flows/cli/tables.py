@@ -1,6 +1,7 @@
 """Tables of runs, artifacts and scores for the terminal."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from rich.table import Table
@@ -11,13 +12,22 @@ from schemas.artifacts import RunRecord, StageRecord
 from schemas.files import REPORT_FILE
 from schemas.stages import STAGES, StageName
 
-HEADLINE_METRICS = 4
+HEADLINES: Mapping[StageName, tuple[str, ...]] = {
+    "ingestion": ("{identities:,} identities and {held_out:,} held out", "{images:,} images", "{quarantine:,} refused"),
+    "embedding": ("{images:,} images → vectors of {dimensions:,} numbers",),
+    "separation": ("nearest two: {min_distance_before:.2f} → {min_distance:.2f} apart",),
+    "tokenization": ("codes of {length} tokens, each one of {vocab_size}",),
+    "training": ("{steps:,} steps", "loss {loss:.3g}", "validation {val_accuracy:.1%}"),
+    "evaluation": ("verification {model_accuracy:.2%}",),
+    "reporting": ("one page of {bytes:,} bytes",),
+}
+"""What a person wants to know of each stage; a phrase whose metrics an artifact lacks is left out."""
 SYSTEMS = {"raw_pixels": "raw pixels", "encoder": "the encoder's own vectors", "model": "the trained model"}
 
 
 def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
     """Print the stages of a run, its scores and the path of its report."""
-    table = Table("stage", "artifact", "", "seconds", "metrics", title=f"run {record.run_id}: {record.state}")
+    table = Table("stage", "artifact", "time", "result", title=f"run {record.run_id}: {record.state}")
     for stage in STAGES:
         if stage in record.stages:
             _add_stage(table, store, stage, record.stages[stage])
@@ -34,9 +44,17 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:
     style = "dim" if done.action == "reused" else ""
-    headline = list(_metrics(store, stage, done).items())[:HEADLINE_METRICS]
-    metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in headline)
-    table.add_row(stage, done.key[:12], done.action, f"{done.seconds:.1f}", metrics, style=style)
+    spent = "reused" if done.action == "reused" else f"{done.seconds:.1f} s"
+    table.add_row(stage, done.key[:12], spent, headline(stage, _metrics(store, stage, done)), style=style)
+
+
+def headline(stage: StageName, metrics: Mapping[str, float | int | str]) -> str:
+    """What a person wants to know of a stage, in a few words."""
+    phrases = []
+    for phrase in HEADLINES[stage]:
+        with suppress(KeyError, ValueError):
+            phrases.append(phrase.format(**metrics))
+    return ", ".join(phrases)
 
 
 def _metrics(store: ArtifactStore, stage: StageName, done: StageRecord) -> Mapping[str, float | int | str]:

@@ -8,11 +8,11 @@ import pytest
 
 from flows.cli import run as run_command
 from flows.cli.environment import names_server
-from gif_core.artifacts import ArtifactStore, list_runs, read_tag
-from gif_core.planning import identify_stage
-from schemas.files import REPORT_FILE
+from flows.cli.tables import headline
+from gif_core.artifacts import list_runs, read_tag
 from schemas.loading import load_config
-from schemas.stages import INPUTS, STAGES
+from schemas.stages import STAGES
+from tests.flows.stored import store_everything
 
 Gif = Callable[..., str]
 SMALL = ("--preset", "demo", "--set", "ingestion.sources.0.identities=60")
@@ -24,18 +24,6 @@ def _no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-
-
-def store_everything(*overrides: str) -> ArtifactStore:
-    """Artifacts of all stages of a configuration, as a run leaves them, without their contents."""
-    config = load_config("demo", list(overrides))
-    store, made = ArtifactStore(config.store), {}
-    for stage in STAGES:
-        identity = identify_stage(store, config, stage, {name: made[name] for name in INPUTS[stage]})
-        with store.draft(identity.ref, identity.settings, identity.made_from) as draft:
-            (draft.folder / REPORT_FILE).write_text("<!doctype html>")
-            made[stage] = store.open(store.publish(draft))
-    return store
 
 
 def test_gif_run_alone_asks_what_to_run(run_gif: Gif) -> None:
@@ -58,7 +46,7 @@ def test_a_missing_folder_is_said_before_prefect_is_imported(
 def test_a_run_of_which_all_is_stored_starts_no_server_and_is_recorded(
     run_gif: Gif, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = store_everything("ingestion.sources.0.identities=60")
+    store = store_everything(load_config("demo", ["ingestion.sources.0.identities=60"]))
     monkeypatch.setattr(run_command, "_load_flow", lambda **_: pytest.fail("the flow was loaded"))
     printed = run_gif("run", *SMALL)
     assert "completed" in printed
@@ -76,7 +64,7 @@ def test_a_stage_that_is_not_stored_or_a_server_that_is_set_calls_the_flow(
 ) -> None:
     called = []
     monkeypatch.setattr(run_command, "_run_flow", lambda *_, **options: called.append(options))
-    store = store_everything("ingestion.sources.0.identities=60")
+    store = store_everything(load_config("demo", ["ingestion.sources.0.identities=60"]))
     run_gif("run", *SMALL, "--set", "tokenization.length=4")
     run_gif("run", *SMALL, "--refresh", "reporting")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
@@ -117,3 +105,24 @@ def test_a_dry_run_says_which_sets_it_would_score_and_which_files_are_missing(ru
     printed = " ".join(run_gif("run", "--preset", "ms1mv2", *sets, "--dry-run").split())
     assert "evaluation scores LFW; evaluation leaves out what is not there: CFP-FP" in printed
     assert "faces/IJBC)" in printed.replace(" ", "")
+
+
+def test_the_summary_of_a_run_fits_80_columns_and_says_what_a_person_wants() -> None:
+    metrics = {"parts_computed": 1, "runner": "ThreadPoolTaskRunner", "dimensions": 128, "images": 7169}
+    assert headline("embedding", metrics) == "7,169 images → vectors of 128 numbers"
+    assert headline("training", {"steps": 2688, "loss": 0.7954}) == "2,688 steps, loss 0.795"
+    assert headline("tokenization", {"explained_1_random": 1.0, "length": 3, "vocab_size": 8}) == (
+        "codes of 3 tokens, each one of 8"
+    )
+
+
+def test_the_lists_of_runs_and_stages_fit_80_columns(run_gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_everything(load_config("demo", ["ingestion.sources.0.identities=60"]))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run_gif("run", *SMALL), run_gif("runs", "ls"), run_gif("artifacts", "ls")
+    for printed in shown:
+        table = [line for line in printed.splitlines() if line[:1] in "┃│┏└"]
+        assert max(map(len, table)) <= 80
+        assert not any("…" in line for line in table), "nothing is cut off"
+    report = next(line for line in shown[0].splitlines() if line.startswith("report: "))
+    assert report.endswith("report.html"), "the path stays on one line"
