@@ -1,5 +1,6 @@
 """Settings of training: backbone, objective (Eq. 7, 8, 10) and schedule."""
 
+import re
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -70,6 +71,8 @@ UNSAMPLED: Final = ("broadface", "virtual_fc", "dcq", "f2c")
 """Heads that cannot use a sample of the rows."""
 WITHOUT_SAMPLE_NEGATIVES: Final = ("groupface", "dul", "virtual_fc", "dcq", "f2c")
 """Heads whose images no row of one identity stands for, or whose network gives more than a feature."""
+WITHOUT_FREEZING: Final = ("groupface", "dul", "dcq", "f2c")
+"""Heads whose network gives more than a feature in training, or that compare with its average."""
 SAMPLE_RATES: Final[dict[str, float]] = {"partial_fc": 0.3}
 RATES: Final = {"sgd": 0.1, "adamw": 1e-4}
 DECAYS: Final = {"sgd": 1e-4, "adamw": 0.1}
@@ -84,6 +87,10 @@ def follow_optimizer(usual: dict[str, float]) -> BeforeValidator:
         return usual.get(info.data.get("optimizer", ""), 1.0) if given is None else given
 
     return BeforeValidator(resolve, json_schema_input_type=NonNegativeFloat | None)
+
+
+def _is_key(text: str) -> bool:
+    return re.fullmatch(KEY_PATTERN, text) is not None
 
 
 CodeVectors = Literal["frozen", "mapped", "living"]
@@ -236,9 +243,34 @@ class TrainingConfig(Frozen):
     """Mirror training images horizontally with probability 0.5."""
     augmentation: AugmentationConfig = AugmentationConfig()
     """Further augmentations; all off by default."""
-    start_from: str | None = Field(default=None, pattern=KEY_PATTERN)
-    """Key of a training to start from: its backbone, and its head if that has the same codes or identities; null:
-    random weights."""
+    start_from: str | None = None
+    """The key of a training to start from: its backbone, and its head if that has the same codes or identities. Or a
+    file or URL of weights for the backbone alone: insightface's `backbone.pth` or `checkpoint_gpu_0.pt`, safetensors,
+    or the result of `gif export torch`; no code in it is run. null: random weights."""
+    freeze: PositiveInt | None = None
+    """Epochs at the beginning in which only the head learns; batch statistics of the backbone stay as well. null: 0."""
+    backbone_rate: PositiveFloat | None = None
+    """Factor of the backbone's learning rate, such as 0.1 to fine-tune it gently. null: 1."""
+    teacher: str | None = None
+    """File or URL of weights of a network that this one learns from as well (distillation); its features must have the
+    dimensions of the code vectors. null: none."""
+    teacher_backbone: BackboneName | None = None
+    """Architecture of the teacher; null: that of `backbone`."""
+    teacher_weight: PositiveFloat | None = None
+    """Weight of 1 - cos between the features of both; null: 10."""
+
+    @model_validator(mode="after")
+    def _check_start(self) -> Self:
+        given = self.start_from
+        if given is not None and not _is_key(given) and "." not in given and "/" not in given:
+            raise ValueError(
+                f"start_from={given}: neither the key of a training, 64 digits, nor a file or URL of weights"
+            )
+        if (self.freeze or self.teacher) and self.head in WITHOUT_FREEZING:
+            raise ValueError(f"{self.head} works neither with training.freeze nor with training.teacher: remove them")
+        if self.freeze is not None and self.freeze >= self.epochs:
+            raise ValueError(f"freeze={self.freeze}: the backbone must learn in some of the {self.epochs} epochs")
+        return self
 
     @model_validator(mode="after")
     def _take_margins(self) -> Self:
@@ -271,6 +303,11 @@ class TrainingConfig(Frozen):
         if self.sample_negatives and self.head in WITHOUT_SAMPLE_NEGATIVES:
             raise ValueError(f"{self.head} cannot be combined with training.sample_negatives: set it to 0")
         return self
+
+    @property
+    def start_file(self) -> str | None:
+        """The file or URL of weights to start from; None if that is a training, or nothing."""
+        return None if self.start_from is None or _is_key(self.start_from) else self.start_from
 
     def maps_code_vectors(self, identities: int) -> bool:
         """Whether code vectors of so many identities go through the shared map."""
@@ -312,8 +349,15 @@ class TrainingConfig(Frozen):
         return MARGINS.get(self.head, 0.0) if self.margin is None else self.margin
 
 
+class TrainingTeacher(Frozen):
+    """A frozen network that a training learns from."""
+
+    backbone: BackboneName
+    file: str
+
+
 class TrainingStart(Frozen):
-    """Weights of an earlier training, as local safetensors files."""
+    """Weights of an earlier training, as local safetensors files, or published weights of a backbone."""
 
     backbone: str
     head: str | None = None
@@ -349,3 +393,5 @@ class TrainingJob(Job):
     gradient_checkpointing: bool
     start: TrainingStart | None = None
     """Initial weights; None: random."""
+    teacher: TrainingTeacher | None = None
+    """A network that is learned from as well."""

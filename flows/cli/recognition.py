@@ -172,7 +172,7 @@ def identify(
             found = {"image": str(each.path), **each.describe()}
             print(json.dumps({**found, **asdict(answer), "model": recognizer.model.key}))
     else:
-        _print_answers(given, answers)
+        _print_answers(given, answers, of_gallery=gallery is not None)
         print(promise)
     save_drawing(draw, given, names, [bool(answer.known) for answer in answers])
 
@@ -198,14 +198,17 @@ def _load(store: str, model: str | None, device: str) -> Recognizer:
     return recognizer
 
 
-def _print_answers(given: list[GivenFace], answers: list[Identified]) -> None:
-    table = Table("image", "answer", "candidate", "identity", "probability of the code", "z·h")
+def _print_answers(given: list[GivenFace], answers: list[Identified], *, of_gallery: bool) -> None:
+    """A row per candidate; identities of a gallery have no code, and their cosine is that to a template."""
+    columns = ("cosine",) if of_gallery else ("identity", "probability of the code", "z·h")
+    table = Table("image", "answer", "candidate", *columns)
     for face, answer in zip(given, answers, strict=True):
         for place, each in enumerate(answer.candidates):
             style = "" if answer.known else "yellow"
             first = (escape(Path(face.name).name), Text(_name(answer), style)) if place == 0 else ("", "")
             probability = "–" if each.probability is None else f"{each.probability:.1%}"
-            table.add_row(*first, escape(each.label), str(each.identity_id), probability, f"{each.cosine:.3f}")
+            about = () if of_gallery else (str(each.identity_id), probability)
+            table.add_row(*first, escape(each.label), *about, f"{each.cosine:.3f}")
         table.add_section()
     Console().print(table)
 

@@ -8,6 +8,7 @@ vit            vision transformers, as in insightface and CVLFace
 outputs        build_network: a backbone with the output that a head learns from
 features       embedding images with a trained network; the sum with the mirrored image
 weights        published weights of insightface and CVLFace
+weight_files   files and URLs of weights that settings name
 safe_loading   reading weights without running code in the file, and checking that they fit
 """
 
@@ -21,10 +22,13 @@ __all__ = [
     "WeightsError",
     "build_backbone",
     "build_network",
+    "describe_file",
     "embed_both",
     "embed_images",
+    "find_weights",
     "load_weights",
     "open_foreign_backbone",
+    "read_backbone",
     "read_weights",
 ]
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from gif_core.backbones.features import embed_both, embed_images
     from gif_core.backbones.outputs import build_network
     from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
-    from gif_core.backbones.weights import USUAL, open_foreign_backbone
+    from gif_core.backbones.weight_files import describe_file, find_weights
+    from gif_core.backbones.weights import USUAL, open_foreign_backbone, read_backbone
 else:
     __getattr__ = lazy_imports(__name__)

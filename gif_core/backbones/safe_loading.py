@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from schemas.errors import GifError
 
-NESTED: Final = ("state_dict", "model", "teacher", "student")
+NESTED: Final = ("state_dict_backbone", "state_dict", "model", "teacher", "student")
 """Keys under which training scripts store the state dict."""
 PREFIXES: Final = ("module.", "backbone.")
 """Prefixes of parameter names that wrappers add."""

@@ -29,6 +29,11 @@ def open_foreign_backbone(name: str, path: Path) -> Backbone:
     return model
 
 
+def read_backbone(path: Path) -> Weights:
+    """The tensors of a backbone, whatever wrapper it was saved in; no code in the file is run."""
+    return _unwrap(None, read_weights(path))
+
+
 def _unwrap(_: Any, weights: Weights) -> Weights:
     if all(name.startswith(WRAPPER) for name in weights):
         return {name.removeprefix(WRAPPER): tensor for name, tensor in weights.items()}

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gif_core.artifacts import Artifact, ArtifactStore, artifact_key
+from gif_core.backbones import describe_file
 from gif_core.embedding.encoders import describe_weights
 from gif_core.ingestion import describe_readers, find_base
 from gif_core.protocols.sets import describe_set
@@ -86,6 +87,13 @@ def _with_length(store: ArtifactStore, config: RunConfig, settings: Settings, in
     return {name: value for name, value in settings.items() if name != "max_vocab_size"} | resolved
 
 
+def _with_weight_files(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """Replace the files that training starts from and learns from by their digests."""
+    files = {"start_from": config.training.start_file, "teacher": config.training.teacher}
+    given = {name: address for name, address in files.items() if address is not None}
+    return settings | {name: describe_file(address, f"training.{name}") for name, address in given.items()}
+
+
 def _with_sets(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
     """Add the contents of every evaluation set."""
     return settings | {"sets": [describe_set(given) for given in config.evaluation.sets]}
@@ -104,6 +112,7 @@ CONTENTS: Final[Mapping[StageName, Callable[[ArtifactStore, RunConfig, Settings,
     "ingestion": _with_sources,
     "embedding": _with_weights,
     "tokenization": _with_length,
+    "training": _with_weight_files,
     "evaluation": _with_sets,
     "reporting": _with_comparable,
 }

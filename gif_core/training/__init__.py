@@ -8,6 +8,7 @@ checkpoints        The training state as files, and back, on any number of proce
 job                What each process is given: files, checkpoints, and the weights to start from
 worker             Runs a job from files to checkpoints: in this process or as one of several under torchrun
 validation         Per-epoch validation on pairs of held-out identities and of evaluation's pair sets
+distillation       Learning the features of a frozen network as well
 schedules          Learning rate over the steps
 global_batch_norm  Batch normalisation over the images of all processes, independent of their number
 buffers            Copies of the running statistics, to restore them when a step is skipped

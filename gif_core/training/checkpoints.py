@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gif_core.artifacts import Checkpoint, Checkpoints
+from gif_core.backbones import read_backbone
 from gif_core.runtime import ProcessGroup, own_range
 from schemas.artifacts import StoredFile
 from schemas.errors import GifError
@@ -110,7 +111,7 @@ def load_weights(state: "TrainingState", start: "TrainingStart") -> None:
     A head with a row for each identity takes the rows of the identities it knows; those of new identities stay as
     drawn, or at their code vectors.
     """
-    _fill(state.model, load_file(start.backbone), "the backbone")
+    _fill(state.model, read_backbone(Path(start.backbone)), "the backbone")
     if state.average is not None:
         state.average.load_state_dict(state.model.state_dict())
     rows = [name for name in state.head.row_tensors() if name.endswith(WEIGHT)]

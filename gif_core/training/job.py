@@ -7,13 +7,14 @@ from typing import Final
 import numpy as np
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, Inputs, StoreError, checkpoint_folder, open_input
+from gif_core.backbones import describe_file, find_weights
 from gif_core.runtime import count_processes
 from gif_core.tokenization import check_identities, read_codes
 from schemas.errors import GifError
 from schemas.evaluation import PairFiles
 from schemas.files import BACKBONE_FILE, CODE_VECTORS_FILE, CODES_DUCKDB_FILE, CODES_FILE, HEAD_FILE, IDENTITIES_FILE
 from schemas.run import RunConfig
-from schemas.training import TrainingJob, TrainingStart
+from schemas.training import TrainingConfig, TrainingJob, TrainingStart, TrainingTeacher
 
 WEIGHT_FILES: Final = {"head": HEAD_FILE, "code_vectors": CODE_VECTORS_FILE}
 """What a model holds about its codes and identities."""
@@ -39,12 +40,30 @@ def describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob
         checkpoints_kept=execution.checkpoints_kept,
         compile=execution.compile,
         gradient_checkpointing=execution.gradient_checkpointing,
-        start=_find_start(config, inputs) if config.training.start_from else None,
+        start=_find_start(config, inputs, draft) if config.training.start_from else None,
+        teacher=_find_teacher(config.training, draft),
     )
 
 
-def _find_start(config: RunConfig, inputs: Inputs) -> TrainingStart:
-    """The weights of an earlier model; its head only if it is about the same codes or the same identities."""
+def _find_teacher(config: TrainingConfig, draft: Draft) -> TrainingTeacher | None:
+    if config.teacher is None:
+        return None
+    file = _unchanged_file(config.teacher, "teacher", draft)
+    return TrainingTeacher(backbone=config.teacher_backbone or config.backbone, file=file)
+
+
+def _unchanged_file(address: str, setting: str, draft: Draft) -> str:
+    """The local file of weights; GifError if it is not the one in the key."""
+    name = f"training.{setting}"
+    if setting in draft.settings and describe_file(address, name) != draft.settings[setting]:
+        raise GifError(f"{name}: {address} has changed since the run began: run it again")
+    return str(find_weights(address, name))
+
+
+def _find_start(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingStart:
+    """The weights of a file, or of an earlier model: its head only if it has the same codes or identities."""
+    if config.training.start_file is not None:
+        return TrainingStart(backbone=_unchanged_file(config.training.start_file, "start_from", draft))
     store = ArtifactStore(config.store)
     assert config.training.start_from is not None
     model = store.open(store.ref("training", config.training.start_from))

@@ -20,6 +20,7 @@ from gif_core.runtime import ProcessGroup, postponed_interrupts
 from gif_core.training.average import move_average
 from gif_core.training.buffers import KeptBuffers
 from gif_core.training.data.loader import Batch
+from gif_core.training.distillation import TEACHER_WEIGHT, distillation_loss
 from gif_core.training.oom import memory_explained
 from gif_core.training.schedules import learning_rate
 from schemas.errors import GifError
@@ -78,6 +79,7 @@ class Stepper:
         self.buffers = KeptBuffers(nn.ModuleList(filter(None, (state.model, state.average))), state.head)
         rows = state.head.row_optimizer()
         self.optimizers = [state.optimizer, rows] if rows else [state.optimizer]
+        self.teacher: nn.Module | None = None
         self.sums: dict[str, Tensor] = {}
         self.count = self.images = self.skipped_in_a_row = 0
 
@@ -126,7 +128,7 @@ class Stepper:
             raise
 
     def _find_gradient(self, batch: Batch) -> dict[str, Tensor]:
-        self.state.model.train()
+        self.state.model.train(not self._is_frozen)
         self.state.optimizer.zero_grad(set_to_none=True)
         with postponed_interrupts():
             self.state.head.begin_step(batch.labels_B, self.state.step)
@@ -155,6 +157,8 @@ class Stepper:
         if self.state.head.sample_negatives:
             own_BD = self.state.head.rows_of(labels_B)
             output = self._add_samples(output, self.state.head.sample_negatives(features_BD, labels_B, own_BD))
+        if self.teacher is not None:
+            output = self._add_teacher(output, distillation_loss(features_BD, self.teacher, images_BCHW))
         self.state.scaler.scale(output.loss * weight).backward()  # type: ignore[no-untyped-call]
         return {"loss": output.loss.detach(), **output.metrics}
 
@@ -162,7 +166,8 @@ class Stepper:
         """Features of the network and, for heads that compare with it, of its average."""
         average, head = self.state.average, self.state.head
         if average is None:
-            return self.network(images_BCHW), None
+            with torch.set_grad_enabled(not self._is_frozen):
+                return self.network(images_BCHW), None
         apart = isinstance(head, PairHead) and head.keys_apart
         queries, keys = (slice(0, None, 2), slice(1, None, 2)) if apart else (slice(None), slice(None))
         with torch.no_grad():
@@ -179,6 +184,17 @@ class Stepper:
     def _add_samples(self, output: HeadOutput, loss_samples: Tensor) -> HeadOutput:
         loss = output.loss + self.config.sample_weight * loss_samples
         return HeadOutput(loss, {**output.metrics, "loss_samples": loss_samples.detach()})
+
+    def _add_teacher(self, output: HeadOutput, loss_teacher: Tensor) -> HeadOutput:
+        weight = TEACHER_WEIGHT if self.config.teacher_weight is None else self.config.teacher_weight
+        return HeadOutput(
+            output.loss + weight * loss_teacher, {**output.metrics, "loss_teacher": loss_teacher.detach()}
+        )
+
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether only the head learns in this step: in the first epochs, if `training.freeze` is set."""
+        return self.state.step < (self.config.freeze or 0) * self.steps // self.config.epochs
 
     def _clip(self, loss: Tensor) -> Tensor:
         """The norm of the whole gradient; that of `clip_scope` is no longer than configured afterwards.
@@ -225,7 +241,7 @@ class Stepper:
         peaks = (self.config.learning_rate, self.config.row_rate)
         for optimizer, peak in zip(self.optimizers, peaks, strict=False):
             for group in optimizer.param_groups:
-                group["lr"] = self._rate(peak)
+                group["lr"] = self._rate(peak) * group.get("factor", 1.0)
         return self._rate(self.config.learning_rate)
 
     def _rate(self, peak: float) -> float:

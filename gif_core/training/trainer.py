@@ -62,6 +62,8 @@ class Training:
     compile: bool = False
     reports: list[TrainingReport] = field(default_factory=list)
     """Of all steps so far, also of those before it was taken up again."""
+    teacher: nn.Module | None = None
+    """A frozen network whose features are learned from as well."""
     verify: Callable[[nn.Module], dict[str, float]] | None = None
     """What is measured after every epoch, by the first process."""
 
@@ -92,6 +94,7 @@ class Training:
         )
         pin = self.group.device.type == "cuda"
         stepper = Stepper(self.state, self.config, self.group, seed=self.seed, steps=self.steps, compile=self.compile)
+        stepper.teacher = self.teacher
         with closing(load_batches(self.faces, plans, workers=self.faces.workers, pin=pin)) as batches:
             since = time.perf_counter()
             for batch in batches:
@@ -172,15 +175,25 @@ def build_state(
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     head = head.to(group.device)
-    optimizer = build_optimizer([*model.parameters(), *common_parameters(head)], config)
+    backbone = list(model.parameters())
+    optimizer = build_optimizer([*backbone, *common_parameters(head)], config, backbone)
     head.attach(optimizer)
     scaler = GradScaler(group.device.type, enabled=config.precision == "fp16")
     return TrainingState(model, head, optimizer, scaler, average=new_average(model, head))
 
 
-def build_optimizer(parameters: Sequence[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """SGD or AdamW with one weight decay for everything learned, as the paper states its recipe."""
-    learned = [parameter for parameter in parameters if parameter.requires_grad]
+def build_optimizer(
+    parameters: Sequence[nn.Parameter], config: TrainingConfig, backbone: Sequence[nn.Parameter] = ()
+) -> Optimizer:
+    """SGD or AdamW with one weight decay for everything learned, as the paper states its recipe.
+
+    With `training.backbone_rate` the backbone is a group of its own, whose learning rate is multiplied by `factor`.
+    """
+    learned: Any = [parameter for parameter in parameters if parameter.requires_grad]
+    if config.backbone_rate is not None:
+        slow = {id(parameter) for parameter in backbone}
+        own, rest = ([each for each in learned if (id(each) in slow) == wanted] for wanted in (True, False))
+        learned = [{"params": own, "factor": config.backbone_rate}, {"params": rest, "factor": 1.0}]
     if config.optimizer == "adamw":
         return AdamW(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
     return SGD(learned, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)

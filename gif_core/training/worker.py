@@ -17,6 +17,7 @@ from gif_core.tokenization import read_codes
 from gif_core.training.checkpointing import Checkpointing
 from gif_core.training.checkpoints import VECTORS, check_shared, load_state, load_weights
 from gif_core.training.data.decoders import DecoderError
+from gif_core.training.distillation import open_teacher
 from gif_core.training.trainer import Training, TrainingReport, begin_training
 from gif_core.training.validation import prepare_validation
 from schemas.training import TrainingJob
@@ -61,6 +62,8 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
     )
+    if job.teacher:
+        training.teacher = open_teacher(job.teacher, vectors_ND.shape[1], group.device)
     training.verify = prepare_validation(job, group.device) if group.leads else None
     return training
 

@@ -282,6 +282,22 @@ def test_when_the_codes_of_the_model_to_start_from_are_gone_its_backbone_alone_i
     assert after.manifest.metrics["started_from"] == "backbone"
 
 
+def test_a_training_starts_from_a_file_and_learns_from_a_teacher_and_its_key_has_their_digests(
+    run: Run, tmp_path: Path
+) -> None:
+    weights = load_file(run(training={"epochs": 1}).path("backbone.safetensors"))
+    torch.save(weights, tmp_path / "backbone.pth")
+    torch.save({"state_dict_backbone": weights, "epoch": 2}, tmp_path / "checkpoint_gpu_0.pt")
+    files = {"start_from": str(tmp_path / "backbone.pth"), "teacher": str(tmp_path / "checkpoint_gpu_0.pt")}
+    tuned = run(training={"epochs": 2, "freeze": 1, "backbone_rate": 0.1, **files})
+    assert tuned.manifest.metrics["started_from"] == "backbone"
+    assert "loss_teacher" in pq.read_table(tuned.path("metrics.parquet"))["name"].to_pylist()
+    assert {name: tuned.manifest.settings[name][:7] for name in files} == {
+        "start_from": "sha256:",
+        "teacher": "sha256:",
+    }
+
+
 def test_a_store_that_is_away_is_not_taken_for_one_without_the_codes_of_the_model_to_start_from(
     run: Run, store: ArtifactStore, inputs: dict[StageName, ArtifactRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
