@@ -1,7 +1,7 @@
 """Search in a gallery: exact, with a graph (HNSW) and with an inverted file (IVF), by the number of enrolled people.
 
 python benchmarks/gallery_search.py [--identities 10000 100000 1000000] [--dimension 512] [--effective 64]
-    [--cosine 0.6] [--efforts 128 256 512 1024] [--ivf-limit 100000] [--threads 1]
+    [--cosine 0.6] [--efforts 64 128 256 512] [--ivf-limit 100000] [--threads 1]
 
 Templates are unit vectors that vary in `--effective` of the dimensions, as features of faces do, plus a tenth of noise
 in all of them. A query has a cosine of about `--cosine` to the template of its identity. recall@1 is the share of
@@ -25,7 +25,7 @@ from gif_core.galleries import build_index
 
 Floats = NDArray[np.float32]
 CHUNK = 50_000
-SINGLE, BATCH, QUERIES = 40, 64, 1024
+SINGLE, BATCH, QUERIES = 40, 64, 2048
 
 
 def unit(rows: Floats) -> Floats:
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=512)
     parser.add_argument("--effective", type=int, default=64)
     parser.add_argument("--cosine", type=float, default=0.6)
-    parser.add_argument("--efforts", type=int, nargs="+", default=[128, 256, 512, 1024])
+    parser.add_argument("--efforts", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--ivf-limit", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
