@@ -18,6 +18,12 @@ MOST_FOLDED: Final = 100
 """Largest ratio of a decompressed row group to its file; images hardly compress."""
 
 
+MOST_TIMES: Final = 4
+"""The ratio above which a row group is read row by row: a dictionary holds a value once for any number of rows."""
+FREE: Final = 2**20
+"""Bytes of a row group that are never too many."""
+
+
 class UnreadableTableError(GifError, ValueError):
     """A file is not a Parquet or Arrow file, is damaged, or lacks a column."""
 
@@ -67,14 +73,8 @@ def read_batches(parquet: pq.ParquetFile, size: int, columns: list[str], rows: i
         if group.total_byte_size > most:
             raise UnreadableTableError(f"row group {number} unfolds to {group.total_byte_size} bytes")
     for number in range(parquet.num_row_groups):
-        some = 1 if _is_folded(parquet.metadata.row_group(number)) else rows
-        yield from parquet.iter_batches(some, row_groups=[number], columns=columns, use_threads=False)
-
-
-def _is_folded(group: Any) -> bool:
-    """Whether a column of the group is compressed as images never are."""
-    chunks = [group.column(place) for place in range(group.num_columns)]
-    return any(chunk.total_uncompressed_size > 2**20 + 4 * chunk.total_compressed_size for chunk in chunks)
+        is_folded = parquet.metadata.row_group(number).total_byte_size > FREE + MOST_TIMES * size
+        yield from parquet.iter_batches(1 if is_folded else rows, [number], columns, use_threads=False)
 
 
 def _is_parquet(blob: Blob) -> bool:
@@ -87,10 +87,20 @@ def _open_parquet(blob: Blob, *folded: str) -> pq.ParquetFile:
 
 
 def _parquet_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
-    schema = _open_parquet(blob).schema_arrow
+    """A column in chunks; text comes as dictionary arrays, unless its encoding has none."""
+    schema, begun = _open_parquet(blob).schema_arrow, False
     _find_column(schema, name)
-    folded = [name] if pa.types.is_string(schema.field(name).type) else []
-    for batch in read_batches(_open_parquet(blob, *folded), blob.size, [name], rows):
+    if pa.types.is_string(schema.field(name).type):
+        try:
+            for batch in read_batches(_open_parquet(blob, name), blob.size, [name], rows):
+                begun = True
+                yield batch.column(name)
+            return
+        except (pa.ArrowNotImplementedError, OSError) as error:
+            if begun or "Not yet implemented" not in str(error):
+                raise
+        rows = 1  # values with common beginnings are folded too
+    for batch in read_batches(_open_parquet(blob), blob.size, [name], rows):
         yield batch.column(name)
 
 

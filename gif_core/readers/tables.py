@@ -167,7 +167,7 @@ def _image_bytes(chunk: pa.Array, column: str) -> pa.Array:
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
     stored = chunk.type.value_type if pa.types.is_dictionary(chunk.type) else chunk.type
     if not any(is_kind(stored) for is_kind in kinds):
-        raise UnreadableTableError(f"column {column!r} holds {chunk.type}, not images as bytes or {{bytes, path}}")
+        raise UnreadableTableError(f"column {column!r} holds {stored}, not images as bytes or {{bytes, path}}")
     return chunk
 
 

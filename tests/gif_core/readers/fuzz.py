@@ -4,15 +4,19 @@ Whatever was done to a file, the reader must end soon, with records, faults or o
 number of reads, in little memory: the address space is limited, and a file that asks for more fails.
 """
 
+import faulthandler
 import io
 import json
+import pickle
 import resource
+import signal
 import struct
 import sys
 import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import cv2
@@ -22,16 +26,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gif_core.images import BadImageError, BlockChecker, ImageLimits, check_image, gather
+from gif_core.protocols.sets.bin import PairFileError, parse_pair_file
 from gif_core.readers import PackedReader, open_reader
 from gif_core.readers.base import is_label
 from gif_core.readers.columns import UnreadableTableError
 from gif_core.readers.files import Blob
 from schemas.ingestion import RecordIOSource, Source, TableSource, WebDatasetSource
+from schemas.loading import ConfigError, load_config
+from schemas.safe_yaml import UnsafeYamlError, parse_yaml
 
 LIMITS = ImageLimits(16, 4096)
-ROOM = 2 * 2**30
-"""Bytes of address space beyond what the process has at its beginning."""
+ROOM = 2**30
+"""Bytes of address space that an input may take, beyond what the process has at its beginning."""
 SLOWEST = 5.0
+"""Seconds of processor time for an input; then the system ends the process, also within a library."""
 MAGIC = struct.pack("<I", 0xCED7230A)
 NUMBERS = [0, 1, 2, 3, 7, 8, 24, 31, 32, 255, 256, 2**15, 2**16 - 1, 2**24, 2**29 - 1, 2**31 - 1, 2**31, 2**32 - 1,
            2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1]  # fmt: skip
@@ -325,6 +333,8 @@ SEEDS = {
     "tar": tar_seeds,
     "parquet": parquet_seeds,
     "arrow": arrow_seeds,
+    "yaml": lambda: yaml_seeds(),
+    "bin": lambda: bin_seeds(),
 }
 IMAGES = ("jpeg", "png", "webp", "bmp")
 CHECKER = BlockChecker(LIMITS)
@@ -408,22 +418,69 @@ def read_source(source: Source, name: str, size: int) -> str:
     return "whole" if not listing.faults else "faults" if contents else "nothing left"
 
 
+def yaml_seeds() -> list[Seed]:
+    some = [
+        b"preset: demo\nseed: 7\ntokenization: {length: 4}\ntraining: &t {epochs: 3, gamma: 2.5}\nstore: 'x'\n",
+        b"a: &a [x, y]\nb: &b {p: *a, q: [*a, *a]}\nc:\n  <<: *b\n  d: |\n    text\ne: !!str 5\nf: 2020-01-02\n",
+        b'ingestion:\n  sources:\n  - {kind: folder, path: "a\\u00e9"}\n  - kind: bin\n    n: [[1, 2], [3.5e3, ~]]\n',
+    ]
+    return [Seed(content, []) for content in some]
+
+
+def read_yaml(content: bytes) -> str:
+    """Parse a text and load it as a configuration: a value, or one sentence."""
+    try:
+        parsed = parse_yaml(content.decode("utf-8", "replace"))
+    except UnsafeYamlError as error:
+        return "refused" if str(error) else "unexplained"
+    with suppress(ConfigError):
+        load_config(parsed if isinstance(parsed, dict) else {})
+    return "accepted"
+
+
+def bin_seeds() -> list[Seed]:
+    image = encode("jpg", cv2.IMWRITE_JPEG_QUALITY, 10, image=noise(16, 16))
+    arrays = [np.frombuffer(image, np.uint8)] * 4
+    some = [pickle.dumps(([image] * 4, [True, False]), protocol) for protocol in (2, 4)]
+    some.append(pickle.dumps((arrays, [True, False]), 2))
+    return [Seed(content, [Place(at, 4) for at in range(0, min(len(content), 200), 7)]) for content in some]
+
+
+def read_pairs(content: bytes) -> str:
+    try:
+        found = parse_pair_file(content, "x.bin")
+    except PairFileError as error:
+        return "refused" if "x.bin" in str(error) else "unexplained"
+    assert len(found.images) == 2 * len(found.same_P)
+    return "accepted"
+
+
+READERS: dict[str, Callable[[bytes], str]] = {
+    **dict.fromkeys(IMAGES, read_image),
+    "yaml": read_yaml,
+    "bin": read_pairs,
+}
+
+
 def main() -> None:
     kind, files, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     seeds, damage, fetches = SEEDS[kind](), Damage(seed), Fetches()
-    read = read_image if kind in IMAGES else lambda content: read_packed(kind, content, fetches)
+    read = READERS.get(kind) or (lambda content: read_packed(kind, content, fetches))
     for some in seeds:
         assert read(some.content) in ("accepted", "whole", "faults"), "a sound file was refused"
     pages = int(open("/proc/self/statm").read().split()[0])  # noqa: PTH123, SIM115
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM,) * 2)
     before, outcomes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Counter[str]()
+    faulthandler.register(signal.SIGPROF, chain=True)
     for number in range(files):
         content = damage(seeds[number % len(seeds)])
+        signal.setitimer(signal.ITIMER_PROF, SLOWEST)
         try:
             outcomes[read(content)] += 1
         except BaseException:
             sys.stderr.write(f"\nfile {number} of {kind}, seed {seed}: {content.hex()}\n")
             raise
+    signal.setitimer(signal.ITIMER_PROF, 0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     json.dump({"files": files, "grown": grown, "outcomes": outcomes}, sys.stdout)
 

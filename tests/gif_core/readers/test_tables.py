@@ -369,6 +369,15 @@ def test_a_parquet_file_of_two_kilobytes_does_not_become_a_gigabyte(keep_in_memo
     assert peak(read) < 16 * 2**20
 
 
+def test_labels_that_share_their_beginnings_are_read(read_source: Read, keep_in_memory: Keep) -> None:
+    encoding = {"label": "DELTA_BYTE_ARRAY"}
+    content = encode(
+        table([b"1", b"2"], ["anna", "annette"]), "parquet", use_dictionary=False, column_encoding=encoding
+    )
+    found = read_source(source(keep_in_memory({"a.parquet": content}), "parquet"))
+    assert found.faces == [("anna", b"1"), ("annette", b"2")]
+
+
 def test_a_parquet_file_with_one_long_label_for_all_rows_is_not_unfolded(keep_in_memory: Keep) -> None:
     content = folded(500, 8, "x" * 2**20)
     reader = open_reader(source(keep_in_memory({"a.parquet": content}), "parquet"))
