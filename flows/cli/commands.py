@@ -12,6 +12,7 @@ import typer
 COMMANDS: Final = {
     "demo": "run.demo",
     "run": "run.run",
+    "sweep": "sweep.sweep",
     "up": "up.up",
     "deploy": "deploy.deploy",
     "doctor": "doctor.doctor",

@@ -12,6 +12,7 @@ from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
     "Champion",
+    "NotComparableError",
     "challenger_config",
     "check_separation",
     "choose_codes",
@@ -40,6 +41,6 @@ if TYPE_CHECKING:
         find_earlier_verdict,
         open_champion,
     )
-    from gif_core.retraining.promotion import compare, decide, should_promote
+    from gif_core.retraining.promotion import NotComparableError, compare, decide, should_promote
 else:
     __getattr__ = lazy_imports(__name__)

@@ -126,3 +126,12 @@ def test_the_lists_of_runs_and_stages_fit_80_columns(run_gif: Gif, monkeypatch: 
         assert not any("…" in line for line in table), "nothing is cut off"
     report = next(line for line in shown[0].splitlines() if line.startswith("report: "))
     assert report.endswith("report.html"), "the path stays on one line"
+
+
+def test_a_dry_sweep_shows_that_shared_stages_are_computed_once(run_gif: Gif) -> None:
+    vary = ("--vary", "training.head=gif,cosface", "--seeds", "0,1")
+    lines = run_gif("sweep", *SMALL, *vary, "--dry-run").splitlines()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    computed = " ".join(row[2] for row in rows)
+    assert [row[0] for row in rows if row[0]] == ["gif", "gif", "cosface", "cosface"]
+    assert [computed.count(stage) for stage in ("ingestion", "embedding", "separation", "training")] == [1, 1, 2, 4]

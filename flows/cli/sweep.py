@@ -1,0 +1,150 @@
+"""`gif sweep`: the pipeline with several values of settings and several seeds, and a table of the differences."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from flows.cli.options import Config, Overrides, Preset, reach, read_config
+from flows.cli.output import Console, note
+from gif_core.artifacts import ArtifactStore
+from gif_core.planning import leave_out_missing_sets, plan_stages
+from gif_core.sweeps import Variant, compare_identities, expand, find_evaluation, summarise, write_page
+from schemas.errors import GifError
+
+if TYPE_CHECKING:
+    from gif_core.artifacts import Artifact
+    from gif_core.sweeps import Section
+    from schemas.run import RunConfig
+
+
+def sweep(
+    vary: Annotated[
+        list[str],
+        typer.Option(metavar="STAGE.FIELD=A,B", help="A setting and its values; with several, all combinations."),
+    ],
+    config: Config = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    seeds: Annotated[str, typer.Option(help="Seeds of the runs, divided by commas.")] = "0",
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Also bootstrap the differences over the identities of each set.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a self-contained HTML page.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what each would compute.")] = False,
+) -> None:
+    """Run the pipeline with several values of settings, and compare the scores seed by seed.
+
+    What the runs share is computed once. The first value of each setting is the one that others are compared with.
+    After an interruption the same command continues.
+
+    Examples:
+      gif sweep --preset demo --vary training.head=gif,cosface,partial_fc --seeds 0,1,2 --out heads.html
+
+      gif sweep -c run.yaml --vary tokenization.length=3,4,5 --vary training.gamma=1,3 --seeds 0,1 --paired --jobs 2
+    """
+    base = read_config(config, preset, overrides, required=True)
+    reach(base.store)
+    variants, numbers = expand(vary), _read_seeds(seeds)
+    wanted = {
+        (number, seed): _settings(config, preset, [*(overrides or []), *variant.with_seed(seed)])
+        for number, variant in enumerate(variants)
+        for seed in numbers
+    }
+    if dry_run:
+        _show_runs(variants, wanted)
+        return
+    given = ["--config", config] if config else ["--preset", str(preset)]
+    commands = {
+        place: [*given, *_sets([*(overrides or []), *variants[place[0]].with_seed(place[1])])] for place in wanted
+    }
+    failed = _run_all(variants, commands, jobs)
+    sections = _summarise(base, variants, wanted, paired=paired)
+    _show(sections)
+    if out and sections:
+        write_page(out, sections, shlex.join(["gif", *sys.argv[1:]]))
+        print(f"page: {out}")
+    if failed:
+        raise GifError(f"{failed} of {len(commands)} runs failed; the same command runs them again")
+
+
+def _read_seeds(text: str) -> list[int]:
+    try:
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise GifError(f"--seeds takes numbers such as 0,1,2, not {text!r}") from None
+
+
+def _settings(config: str | None, preset: str | None, overrides: list[str]) -> RunConfig:
+    return leave_out_missing_sets(read_config(config, preset, overrides, required=True))
+
+
+def _sets(overrides: list[str]) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def _show_runs(variants: list[Variant], wanted: dict[tuple[int, int], RunConfig]) -> None:
+    """A line per run; what an earlier run of the sweep computes counts as stored."""
+    table, made = Table("variant", "seed", "would compute"), set[str]()
+    for (number, seed), settings in wanted.items():
+        plans = plan_stages(ArtifactStore(settings.store), settings)
+        fresh = [name for name, plan in plans.items() if plan.action == "run" and plan.ref.key not in made]
+        made |= {plan.ref.key for plan in plans.values()}
+        table.add_row(escape(variants[number].name), str(seed), ", ".join(fresh) or "nothing: all is stored")
+    Console().print(table)
+
+
+def _run_all(variants: list[Variant], commands: dict[tuple[int, int], list[str]], jobs: int) -> int:
+    """Run every command of `gif run`, `jobs` at a time; how many failed."""
+    with ThreadPoolExecutor(jobs) as pool:
+        results = pool.map(_run, commands.values())
+        failed = 0
+        for place, ((number, seed), error) in enumerate(zip(commands, results, strict=True), start=1):
+            failed += error is not None
+            outcome = f"failed: {error}" if error else "done"
+            note(f"run {place} of {len(commands)}: {variants[number].name}, seed {seed}: {outcome}")
+    return failed
+
+
+def _run(arguments: list[str]) -> str | None:
+    """One run in a process of its own; the last line of what it says if it fails."""
+    command = [sys.executable, "-m", "flows.cli", "run", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+    said = done.stderr.strip().splitlines() or ["without a word"]
+    return said[-1] if done.returncode else None
+
+
+def _summarise(
+    base: RunConfig, variants: list[Variant], wanted: dict[tuple[int, int], RunConfig], *, paired: bool
+) -> list[Section]:
+    from gif_core.reporting import load_run
+
+    store = ArtifactStore(base.store)
+    found: list[dict[int, Artifact]] = [{} for _ in variants]
+    for (number, seed), settings in wanted.items():
+        if evaluation := find_evaluation(store, settings):
+            found[number][seed] = evaluation
+    runs = [{seed: load_run(store, each.ref.key) for seed, each in of_seeds.items()} for of_seeds in found]
+    errors = [compare_identities(found[0], each) for each in found] if paired else None
+    return summarise([variant.name for variant in variants], runs, errors)
+
+
+def _show(sections: list[Section]) -> None:
+    from gif_core.sweeps.page import HEAD, cells
+
+    for section in sections:
+        columns = [Column(name, justify="left" if not place else "right") for place, name in enumerate(HEAD)]
+        table = Table(*columns, title=escape(f"{section.set}: {section.metric}"))
+        for line in section.lines:
+            table.add_row(*map(escape, cells(line)))
+        Console().print(table)

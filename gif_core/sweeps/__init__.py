@@ -1,0 +1,19 @@
+"""Sweeps: the same pipeline with several values of settings and several seeds, and what the differences are worth.
+
+grid     The variants of a sweep: every combination of the values
+summary  Means over seeds, paired differences to the first variant, and their standard errors
+page     A sweep as a self-contained HTML page
+"""
+
+from typing import TYPE_CHECKING
+
+from gif_core.runtime.lazy import lazy_imports
+
+__all__ = ["Section", "Variant", "compare_identities", "expand", "find_evaluation", "summarise", "write_page"]
+
+if TYPE_CHECKING:
+    from gif_core.sweeps.grid import Variant, expand
+    from gif_core.sweeps.page import write_page
+    from gif_core.sweeps.summary import Section, compare_identities, find_evaluation, summarise
+else:
+    __getattr__ = lazy_imports(__name__)
