@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "demo": "run.demo",
     "run": "run.run",
     "sweep": "sweep.sweep",
+    "paper": "paper.paper",
     "up": "up.up",
     "deploy": "deploy.deploy",
     "doctor": "doctor.doctor",

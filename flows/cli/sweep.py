@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,29 +54,58 @@ def sweep(
 
       gif sweep -c run.yaml --vary tokenization.length=3,4,5 --vary training.gamma=1,3 --seeds 0,1 --paired --jobs 2
     """
-    base = read_config(config, preset, overrides, required=True)
-    reach(base.store)
-    variants, numbers = expand(vary), _read_seeds(seeds)
-    wanted = {
-        (number, seed): _settings(config, preset, [*(overrides or []), *variant.with_seed(seed)])
-        for number, variant in enumerate(variants)
-        for seed in numbers
-    }
-    if dry_run:
-        _show_runs(variants, wanted)
-        return
-    given = ["--config", config] if config else ["--preset", str(preset)]
-    commands = {
-        place: [*given, *_sets([*(overrides or []), *variants[place[0]].with_seed(place[1])])] for place in wanted
-    }
-    failed = _run_all(variants, commands, jobs)
-    sections = _summarise(base, variants, wanted, paired=paired)
-    _show(sections)
+    given = Given(config, preset, tuple(overrides or ()))
+    sections, failed = run_sweep(given, expand(vary), seeds, paired=paired, jobs=jobs, dry_run=dry_run)
+    show_sections(sections)
     if out and sections:
         write_page(out, sections, shlex.join(["gif", *sys.argv[1:]]))
         print(f"page: {out}")
+    refuse_failures(failed)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What all runs of a sweep begin with, as on the command line of `gif run`."""
+
+    config: str | None
+    preset: str | None
+    overrides: tuple[str, ...]
+
+    def settings(self, more: list[str]) -> RunConfig:
+        """The settings of a run with these overrides too."""
+        return leave_out_missing_sets(read_config(self.config, self.preset, [*self.overrides, *more], required=True))
+
+    def arguments(self, more: list[str]) -> list[str]:
+        """The same as arguments of `gif run`."""
+        start = ["--config", self.config] if self.config else ["--preset", str(self.preset)]
+        return [*start, *(word for override in (*self.overrides, *more) for word in ("--set", override))]
+
+
+def run_sweep(
+    given: Given, variants: list[Variant], seeds: str, *, paired: bool, jobs: int, dry_run: bool
+) -> tuple[list[Section], int]:
+    """Run all variants with all seeds; the scores of those that are finished, and how many failed.
+
+    A dry run shows what it would do.
+    """
+    reach(given.settings([]).store)
+    runs = {
+        (number, seed): given.settings(variant.with_seed(seed))
+        for number, variant in enumerate(variants)
+        for seed in _read_seeds(seeds)
+    }
+    if dry_run:
+        _show_runs(variants, runs)
+        return [], 0
+    commands = {place: given.arguments(variants[place[0]].with_seed(place[1])) for place in runs}
+    failed = _run_all(variants, commands, jobs)
+    return _summarise(variants, runs, paired=paired), failed
+
+
+def refuse_failures(failed: int) -> None:
+    """End with an error if runs failed."""
     if failed:
-        raise GifError(f"{failed} of {len(commands)} runs failed; the same command runs them again")
+        raise GifError(f"{failed} runs failed, as said above; the same command runs them again")
 
 
 def _read_seeds(text: str) -> list[int]:
@@ -83,14 +113,6 @@ def _read_seeds(text: str) -> list[int]:
         return list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise GifError(f"--seeds takes numbers such as 0,1,2, not {text!r}") from None
-
-
-def _settings(config: str | None, preset: str | None, overrides: list[str]) -> RunConfig:
-    return leave_out_missing_sets(read_config(config, preset, overrides, required=True))
-
-
-def _sets(overrides: list[str]) -> list[str]:
-    return [word for override in overrides for word in ("--set", override)]
 
 
 def _show_runs(variants: list[Variant], wanted: dict[tuple[int, int], RunConfig]) -> None:
@@ -124,14 +146,12 @@ def _run(arguments: list[str]) -> str | None:
     return said[-1] if done.returncode else None
 
 
-def _summarise(
-    base: RunConfig, variants: list[Variant], wanted: dict[tuple[int, int], RunConfig], *, paired: bool
-) -> list[Section]:
+def _summarise(variants: list[Variant], wanted: dict[tuple[int, int], RunConfig], *, paired: bool) -> list[Section]:
     from gif_core.reporting import load_run
 
-    store = ArtifactStore(base.store)
     found: list[dict[int, Artifact]] = [{} for _ in variants]
     for (number, seed), settings in wanted.items():
+        store = ArtifactStore(settings.store)
         if evaluation := find_evaluation(store, settings):
             found[number][seed] = evaluation
     runs = [{seed: load_run(store, each.ref.key) for seed, each in of_seeds.items()} for of_seeds in found]
@@ -139,7 +159,8 @@ def _summarise(
     return summarise([variant.name for variant in variants], runs, errors)
 
 
-def _show(sections: list[Section]) -> None:
+def show_sections(sections: list[Section]) -> None:
+    """A table per metric."""
     from gif_core.sweeps.page import HEAD, cells
 
     for section in sections:

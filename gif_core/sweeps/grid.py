@@ -12,10 +12,13 @@ class Variant:
     """One combination of values, as overrides `stage.field=value`."""
 
     overrides: tuple[str, ...]
+    label: str | None = None
 
     @property
     def name(self) -> str:
-        """The values alone where they say enough: `cosface, length=4`."""
+        """The label, or the values: `cosface, length=4`."""
+        if self.label:
+            return self.label
         parts = (override.partition("=") for override in self.overrides)
         named = ((path.rpartition(".")[2], value) for path, _, value in parts)
         return ", ".join(value if name == "head" else f"{name}={value}" for name, value in named)

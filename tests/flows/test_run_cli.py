@@ -135,3 +135,13 @@ def test_a_dry_sweep_shows_that_shared_stages_are_computed_once(run_gif: Gif) ->
     computed = " ".join(row[2] for row in rows)
     assert [row[0] for row in rows if row[0]] == ["gif", "gif", "cosface", "cosface"]
     assert [computed.count(stage) for stage in ("ingestion", "embedding", "separation", "training")] == [1, 1, 2, 4]
+
+
+def test_experiments_of_the_paper_are_listed_and_planned(run_gif: Gif) -> None:
+    listed = run_gif("paper", "ls")
+    assert "table2" in listed
+    assert "structured and atomic codes" in listed
+    small = ("--set", "ingestion.sources.0.identities=60")
+    planned = run_gif("paper", "figure5d", "--scale", "demo", *small, "--seeds", "0,1", "--dry-run")
+    assert planned.count("atomic") == planned.count("structured") == 2
+    assert "unknown experiment 'table9'" in run_gif("paper", "table9", code=2)
