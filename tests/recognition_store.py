@@ -44,10 +44,10 @@ class Publisher:
     def __init__(self, store: ArtifactStore) -> None:
         self.store, self.artifacts = store, dict[StageName, Artifact]()
 
-    def publish(self, stage: StageName, fill: Callable[[Path], None]) -> Artifact:
+    def publish(self, stage: StageName, fill: Callable[[Path], None], **settings: Any) -> Artifact:
         made_from = {name: self.artifacts[name].made_from for name in INPUTS[stage]}
         ref = self.store.ref(stage, f"{len(self.artifacts) + 1}" * 64)
-        with self.store.draft(ref, {}, made_from) as draft:
+        with self.store.draft(ref, settings, made_from) as draft:
             fill(draft.folder)
             move_tag(self.store, "latest", self.store.publish(draft))
         self.artifacts[stage] = self.store.open(ref)
@@ -84,7 +84,11 @@ def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageNam
 def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
     publisher, config = Publisher(ArtifactStore(str(folder))), RunConfig.model_validate(SETTINGS)
     readers = [open_reader(source) for source in config.ingestion.sources]
-    publisher.publish("ingestion", lambda into: [*ingest(config.ingestion, readers, into), None][-1])
+    publisher.publish(
+        "ingestion",
+        lambda into: [*ingest(config.ingestion, readers, into), None][-1],
+        sources=[reader.describe() for reader in readers],
+    )
     publisher.publish("embedding", lambda into: (into / "file").touch())
     scratch = folder / "scratch"
     scratch.mkdir()
