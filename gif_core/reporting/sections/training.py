@@ -24,6 +24,13 @@ TILES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
 }
 """Headline metrics, where the training has them, with their labels and formats."""
 VALIDATION: Final = "val_accuracy"
+EVALUATED: Final = {
+    "dcq": "Evaluated is the moving average of the network, as DCQ's authors do.",
+    "f2c": "Evaluated is the trained network, not its moving average, as the authors of F²C do.",
+    "groupface": "Evaluated is the feature with those of its groups.",
+    "dul": "Evaluated is the mean of the feature's distribution.",
+}
+"""What is evaluated, for heads with more than one choice."""
 LOSSES: Final = {"loss": "Total", "loss_codes": "Codes", "loss_alignment": "Alignment"}
 IDENTITIES: Final = tuple(round(10**power) for power in np.linspace(3, np.log10(64e6), 25))
 
@@ -39,6 +46,7 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
         "steps": manifest.metrics["steps"],
         "skipped": round(float(curves["skipped"].y.sum())) if "skipped" in curves else 0,
         "head": config.training.head,
+        "evaluated": EVALUATED.get(config.training.head, ""),
         "backbone": config.training.backbone,
         "gamma": config.training.gamma,
         "code_weight": config.training.code_weight,

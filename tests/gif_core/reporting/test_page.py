@@ -252,6 +252,11 @@ def test_a_head_without_codes_shows_its_own_curves(small_run: MakeRun, tmp_path:
     assert "identities predicted correctly" in page.text
 
 
+def test_a_report_says_which_network_was_evaluated_where_there_are_two(small_run: MakeRun, tmp_path: Path) -> None:
+    html = small_run(tmp_path / "store", head="dcq").report(tmp_path / "report.html")
+    assert "Evaluated is the moving average of the network" in plain(section(html, "training"))
+
+
 @pytest.mark.parametrize(
     ("skipped", "said"), [({40: 2, 80: 1, 1200: 4}, "7 steps were skipped"), ({40: 1}, "1 step was skipped")]
 )
