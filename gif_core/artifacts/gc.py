@@ -170,7 +170,8 @@ def _unused_parts(store: ArtifactStore, now: float, before: float) -> Iterator[L
 
 def _unlisted_segments(store: ArtifactStore, before: float) -> Iterator[Leftover]:
     """Templates of galleries that the newest version does not list: leftovers of enrolments that were killed."""
-    for name in {file.path.split("/")[1] for file in store.storage.find(GALLERIES)}:
+    paths = (file.path.split("/") for file in store.storage.find(GALLERIES))
+    for name in {parts[1] for parts in paths if parts[2:3] == ["segments"]}:
         newest = latest_version(store, name)
         listed = set(newest.segments) if newest else set()
         for file in store.storage.find(f"{GALLERIES}/{name}/segments"):
