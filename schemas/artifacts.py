@@ -57,6 +57,30 @@ class MadeFrom(Stored):
     digest: str = Field(pattern=KEY_PATTERN)
 
 
+class Environment(Stored):
+    """The machine and the packages that published an artifact. No part of its key or of its digest."""
+
+    python: str
+    system: str
+    """Name and release of the operating system, and the architecture."""
+    cpu: str
+    cores: int
+    gpus: tuple[str, ...] = ()
+    """Names of the GPUs that PyTorch saw; empty for stages that do not use it."""
+    driver: str | None = None
+    """Version of the GPUs' driver."""
+    cuda: str | None = None
+    """Version of CUDA that PyTorch was built for."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Installed versions of the distribution's requirements."""
+
+    def __str__(self) -> str:
+        """One line, without the packages."""
+        gpus = "; ".join([*self.gpus, *([f"driver {self.driver}"] if self.driver else [])])
+        cuda = f"; CUDA {self.cuda}" if self.cuda else ""
+        return f"Python {self.python}; {self.system}; {self.cpu}, {self.cores} cores{'; ' + gpus if gpus else ''}{cuda}"
+
+
 class Manifest(Stored):
     """The commit point of an artifact. A folder without a manifest is not an artifact."""
 
@@ -69,6 +93,9 @@ class Manifest(Stored):
     inputs: dict[StageName, MadeFrom]
     """The input artifacts, by stage."""
     code_version: str
+    """Version of the package and, in a checkout, the commit; `-dirty` where files differ from it."""
+    environment: Environment | None = None
+    """Where the artifact was published; None if it is older than this field."""
     files: tuple[StoredFile, ...]
     metrics: dict[str, float | int | str]
     created_at: datetime

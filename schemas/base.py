@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator
 
 
 class Stored(BaseModel):
@@ -35,3 +35,5 @@ class Job(Frozen):
 
     device: str
     """Device of `execution.device`."""
+    process_timeout: PositiveFloat = 3600.0
+    """Seconds that a process waits for the others."""

@@ -49,6 +49,14 @@ class ExecutionConfig(Frozen):
     """Most steps between two training checkpoints; null: no limit besides `checkpoint_seconds`."""
     checkpoints_kept: PositiveInt = 2
     """Training checkpoints that are kept; older ones are deleted."""
+    background_checkpoints: bool = True
+    """Write training checkpoints while the training goes on; it waits only until the state is copied to host memory,
+    or until the checkpoint before is complete. false: training waits until each is complete."""
+    code_vector_memory: NonNegativeFloat | None = None
+    """Gigabytes of a GPU's memory that the code vectors of all identities may take in training; those that need more
+    stay in host memory, and the rows of a step are copied. null: a quarter of the GPU's memory."""
+    process_timeout: PositiveFloat = 3600.0
+    """Seconds that a process of separation or training waits for the others before it fails."""
     compile: bool = False
     """Compile the backbone with torch.compile. The first step takes minutes; rounding and the random masking of ViTs
     then differ from uncompiled training."""

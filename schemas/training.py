@@ -389,6 +389,9 @@ class TrainingJob(Job):
     checkpoint_seconds: NonNegativeFloat
     checkpoint_steps: PositiveInt | None
     checkpoints_kept: PositiveInt
+    background_checkpoints: bool = False
+    code_vector_memory: NonNegativeFloat | None = None
+    """Gigabytes of device memory for all code vectors; None: a quarter of the device's."""
     compile: bool
     gradient_checkpointing: bool
     start: TrainingStart | None = None

@@ -69,6 +69,8 @@ def show(name: Name, store: Store) -> None:
     manifest, console = artifact.manifest, Console()
     console.print(f"[bold]{artifact.ref}[/]  {artifact.ref.uri}", soft_wrap=True, highlight=False)
     console.print(f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}")
+    if manifest.environment:
+        console.print(f"made with {manifest.environment}", soft_wrap=True, highlight=False)
     for stage, source in manifest.inputs.items():
         console.print(f"made from {stage}/{source.key[:12]}")
     files = Table("file", "size", "sha256", "path")

@@ -50,8 +50,8 @@ def check_gpu(device: str) -> Check:
 
 def check_faiss(device: str) -> Check:
     """Check that FAISS finds nearest neighbours, and whether it can use the GPUs."""
+    import torch  # isort: skip - the CUDA libraries that are loaded first serve both
     import faiss
-    import torch
 
     points = np.eye(8, dtype=np.float32)
     index = faiss.IndexFlatIP(8)

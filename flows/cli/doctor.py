@@ -18,6 +18,7 @@ from flows.cli.checks import (
     check_weights,
 )
 from flows.cli.environment import prepare
+from flows.cli.gpu_checks import check_cuda
 from flows.cli.options import Overrides, reach
 from flows.cli.output import Console
 from flows.cli.server_checks import check_server
@@ -62,6 +63,7 @@ def doctor(
 def _all_checks(config: RunConfig) -> Iterator[Check]:
     yield from check_versions()
     yield check_gpu(config.execution.device)
+    yield from check_cuda(config.execution.device)
     yield check_faiss(config.execution.device)
     yield from check_store(config.store)
     yield check_weights(config.embedding)

@@ -30,7 +30,7 @@ from gif_core.artifacts.errors import (
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.records import seal, unseal
 from gif_core.artifacts.storage import open_storage, sync_folder
-from gif_core.runtime import code_version, with_log_fields
+from gif_core.runtime import code_version, describe_environment, with_log_fields
 from schemas.artifacts import ArtifactRef, Manifest, StoredFile
 from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, VERSIONS, StageName
@@ -139,6 +139,7 @@ class ArtifactStore:
             settings=dict(draft.settings),
             inputs=dict(draft.inputs),
             code_version=code_version(),
+            environment=describe_environment(),
             files=self._store_files(draft),
             metrics=draft.metrics,
             created_at=datetime.now(UTC),

@@ -17,6 +17,8 @@ RunBlock = Callable[[nn.Module, Tensor], Tensor]
 class Backbone(nn.Module):
     """Images [B, 3, 112, 112] to features [B, D], not normalised."""
 
+    draws_random_numbers = False
+    """Whether training uses PyTorch's global generators, which the trainer then seeds for every step."""
     _run_and_forget: RunBlock | None = None
 
     @property

@@ -19,6 +19,7 @@ class UncertainBackbone(Backbone):
         """`trunk` has an output of 2·D numbers."""
         super().__init__()
         self.trunk, self.dim = trunk, dim
+        self.draws_random_numbers = trunk.draws_random_numbers
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """μ and log σ² side by side, or μ."""
@@ -36,6 +37,7 @@ class GroupedBackbone(Backbone):
         """`trunk` has an output of D numbers."""
         super().__init__()
         self.trunk, self.groups = trunk, groups
+        self.draws_random_numbers = trunk.draws_random_numbers
         self.group_features = nn.Linear(dim, groups * dim)
         self.group_decision = nn.Sequential(nn.Linear(dim, dim // 2), nn.ReLU(), nn.Linear(dim // 2, groups))
 

@@ -98,6 +98,8 @@ class PatchEmbedding(nn.Module):
 class VisionTransformer(Backbone):
     """A ViT without class token: the feature is computed from the concatenation of all tokens."""
 
+    draws_random_numbers = True
+
     def __init__(
         self,
         embedding_dim: int,

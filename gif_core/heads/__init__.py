@@ -5,6 +5,7 @@ factory          build_head: a head by its name in the settings
 gif              the paper's head: code loss (Eq. 7), alignment loss (Eq. 8) and its negatives, their sum (Eq. 10)
 token_heads      TokenHeads: the classifiers of each token (Eq. 7), which a trained model keeps to predict codes
 code_vectors     H during training: the rows in use, frozen or living, and the optimizer of living rows
+rows_ahead       rows of the host that a thread reads a step ahead, and writes back
 shared_map       the learned map of code vectors, shared by all identities
 sample_negatives  features of other images as negatives, for any head
 classifier       per-identity classifiers (Eq. 1) and PartialFC's sampling of rows

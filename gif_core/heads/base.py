@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -27,6 +28,8 @@ class Head(nn.Module):
 
     sharded = False
     """Whether each process holds different rows, so that gradients are not averaged over the processes."""
+    draws_random_numbers = False
+    """Whether `forward` uses PyTorch's global generators, which training then seeds for every step."""
     row_range: tuple[int, int] = (0, 0)
     """Identities whose rows this process holds: first, and end (exclusive)."""
     sample_negatives: SampleNegatives | None
@@ -58,6 +61,15 @@ class Head(nn.Module):
     def row_optimizer(self) -> Optimizer | None:
         """The optimizer of rows that the head moves itself, whose parameters are not for the trainer's optimizer."""
         return None
+
+    def hold_rows(self, device: torch.device, memory: float) -> None:
+        """Keep on the device what has a row per identity and else stays on the host, if it fits `memory` bytes.
+
+        Called once, after the head has moved to the device.
+        """
+
+    def prepare_step(self, labels_B: Tensor, step: int) -> None:
+        """Begin to read what a step needs, before the step before it; on a GPU, and for all steps but the first."""
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Prepare a step on these identities of this process; `step` counts from 0."""

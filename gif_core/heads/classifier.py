@@ -26,7 +26,7 @@ from gif_core.heads.sharded_softmax import (
     processes,
     sum_of_processes,
 )
-from gif_core.runtime import own_range
+from gif_core.runtime import gather_on_hosts, own_range, to_device
 
 ROWS: Final = 505
 """Second part of the seed of the initial rows; no other random stream uses it."""
@@ -155,11 +155,11 @@ class ClassifierHead(Head):
         if self._optimizer is None:
             raise RuntimeError("attach the optimizer before the first step")
         first, end = self.row_range
-        labels_G = np.unique(gather(labels_B.to(self.weight_MD.device)).cpu().numpy())
+        labels_G = np.unique(gather_on_hosts(labels_B).numpy())
         positives_P = labels_G[(labels_G >= first) & (labels_G < end)] - first
         rows_S = draw_rows(end - first, positives_P, self.sample_rate, [self.seed, step, own_rank()])
         self._labels = labels_G
-        self._rows_S = torch.from_numpy(rows_S).to(self.weight_MD.device)
+        self._rows_S = to_device(torch.from_numpy(rows_S), self.weight_MD.device)
         self.sampled_SD.grad = None
         self.sampled_SD.data = self.weight_MD[self._rows_S]
         ensure_step_count(self._optimizer, self.sampled_SD)
@@ -193,7 +193,7 @@ class ClassifierHead(Head):
 
     def _find(self, labels_B: Tensor) -> tuple[Targets, Tensor]:
         """Where the true classes of all processes' images are among this process's rows of the step; and the labels."""
-        labels_G = gather(labels_B.to(self.weight_MD.device, non_blocking=True))
+        labels_G = gather(to_device(labels_B, self.weight_MD.device))
         targets = self.places_of(labels_G)
         if not self.samples:
             return targets, labels_G

@@ -1,13 +1,14 @@
 """Code vectors during training: the rows of H that a step uses, which are constant or learn.
 
-All rows stay in host memory or in a mapped file; only those of the batch's identities and of the drawn negatives travel
-to the device. `LivingVectors` writes them back after the step. Every process has the same rows in use and receives the
-same gradient of them, so all of them hold the same H, and one process gives the same result as several.
+All rows are on the device if they fit (`hold`). Otherwise they stay in host memory or in a mapped file, and only those
+of the batch's identities and of the drawn negatives travel to the device, on a GPU read a step ahead (`rows_ahead`).
+`LivingVectors` writes them back after the step. Every process has the same rows in use and receives the same gradient
+of them, so all of them hold the same H, and one process gives the same result as several.
 """
 
 # Shapes: M identities, S rows in use, B images of this process, D dimensions.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gif_core.runtime import to_device
+from gif_core.heads.rows_ahead import RowsAhead
+from gif_core.runtime import runs_behind, to_device
 
 SMALLEST: Final = 1e-12
 """Lower bound of the norms that divide."""
@@ -30,7 +32,22 @@ class FrozenVectors(nn.Module):
         super().__init__()
         self.vectors_MD = vectors_MD
         self.used_S: NDArray[np.int64] = np.empty(0, np.int64)
+        self.ahead: RowsAhead | None = None
         self._read_SD = torch.empty(0, vectors_MD.shape[1])
+        self._held_MD: Tensor | None = None
+
+    def hold(self, device: torch.device, memory: float) -> None:
+        """Copy all vectors to a GPU if they fit `memory` bytes, else read ahead; on a CPU they stay where they are."""
+        if not runs_behind(device):
+            return
+        if 4 * self.vectors_MD.size > memory:
+            self.read_ahead(device)
+        else:
+            self._held_MD = torch.from_numpy(np.array(self.vectors_MD, np.float32)).to(device)
+
+    def read_ahead(self, device: torch.device) -> None:
+        """Read the rows of a step in a thread, during the step before."""
+        self.ahead = RowsAhead(device, lambda used_S: [self._read_host(used_S)])
 
     def rows(self) -> Tensor:
         """The rows in use."""
@@ -39,11 +56,16 @@ class FrozenVectors(nn.Module):
     def select(self, used_S: NDArray[np.int64], device: torch.device) -> None:
         """Read the rows of these identities, which ascend, for the next step."""
         self.used_S = used_S
-        self._read_SD = self.read(torch.from_numpy(used_S), device)
+        self._read_SD = self.ahead.take(used_S)[0] if self.ahead else self.read(torch.from_numpy(used_S), device)
 
     def read(self, labels_B: Tensor, device: torch.device) -> Tensor:
         """The vectors of these identities."""
-        return to_device(torch.from_numpy(np.asarray(self.vectors_MD[labels_B.numpy()], np.float32)), device)
+        if self._held_MD is not None:
+            return self._held_MD[to_device(labels_B, device)]
+        return to_device(self._read_host(labels_B.numpy()), device)
+
+    def _read_host(self, labels_B: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.asarray(self.vectors_MD[labels_B], np.float32))
 
     def find(self, labels_B: Tensor) -> Tensor:
         """Where the rows of these identities are among those in use."""
@@ -81,16 +103,34 @@ class LivingVectors(FrozenVectors):
         self.register_buffer("weight_MD", torch.from_numpy(own_MD))
         self.register_buffer("squares_M", torch.zeros(len(vectors_MD)))
         self.sampled_SD = nn.Parameter(torch.empty(0, vectors_MD.shape[1]))
+        self.squares_S = torch.empty(0)
         self.optimizer = RowWiseAdagrad(self, rate)
 
     def rows(self) -> Tensor:
         """The rows in use, with gradients."""
         return self.sampled_SD
 
+    def hold(self, device: torch.device, memory: float) -> None:
+        """Move all rows and their state to a GPU if they fit `memory` bytes, else read ahead."""
+        if not runs_behind(device):
+            return
+        if self.weight_MD.nbytes + self.squares_M.nbytes > memory:
+            self.read_ahead(device)
+        else:
+            self.weight_MD, self.squares_M = self.weight_MD.to(device), self.squares_M.to(device)
+
+    def read_ahead(self, device: torch.device) -> None:
+        """Read the rows of a step in a thread, during the step before, and write those of the last back."""
+        self.ahead = RowsAhead(device, self._read_tables, self._write_tables)
+        flush = self.ahead.flush
+        self.register_state_dict_pre_hook(lambda *_: flush())  # type: ignore[no-untyped-call]
+
     def select(self, used_S: NDArray[np.int64], device: torch.device) -> None:
-        """Lend the rows of these identities to the next step."""
+        """Lend the rows of these identities, and the state of each, to the next step."""
         self.used_S = used_S
-        self._lend(to_device(self.weight_MD[torch.from_numpy(used_S)], device))
+        read = self.ahead.take if self.ahead else self._read_tables
+        rows_SD, self.squares_S = (_copy(each, device) for each in read(used_S))
+        self._lend(rows_SD)
 
     def row_tensors(self) -> tuple[str, ...]:
         """The vectors, and the optimizer's state of each."""
@@ -99,9 +139,21 @@ class LivingVectors(FrozenVectors):
     @torch.no_grad()
     def store(self) -> None:
         """Write the rows in use back; those of a step that was skipped are what they were."""
-        self.weight_MD[torch.from_numpy(self.used_S)] = self.sampled_SD.data.to(self.weight_MD.device)
+        if not len(self.used_S):
+            return
+        write = self.ahead.put if self.ahead else self._write_tables
+        write(self.used_S, [self.sampled_SD.data, self.squares_S])
         self._lend(self.sampled_SD.data[:0].clone())
-        self.used_S = self.used_S[:0]
+        self.used_S, self.squares_S = self.used_S[:0], self.squares_S[:0]
+
+    def _read_tables(self, used_S: NDArray[np.int64]) -> list[Tensor]:
+        place_S = to_device(torch.from_numpy(used_S), self.weight_MD.device)
+        return [self.weight_MD[place_S], self.squares_M[place_S]]
+
+    def _write_tables(self, used_S: NDArray[np.int64], rows: Sequence[Tensor]) -> None:
+        place_S = to_device(torch.from_numpy(used_S), self.weight_MD.device)
+        for table, values in zip((self.weight_MD, self.squares_M), rows, strict=True):
+            table[place_S] = values.to(table.device)
 
     def _lend(self, rows_SD: Tensor) -> None:
         """Give the optimizer a new parameter: the graph of the step before may still know the size of the last one."""
@@ -109,7 +161,7 @@ class LivingVectors(FrozenVectors):
         self.optimizer.param_groups[0]["params"] = [self.sampled_SD]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Only the rows in use go to another device: all rows stay in host memory."""
+        """Only the rows in use go to another device: `hold` decides about all others."""
         rows, self._buffers = self._buffers, {}
         try:
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -132,12 +184,22 @@ class RowWiseAdagrad(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move the rows in use."""
-        rows_SD, used_S = self.vectors.sampled_SD, torch.from_numpy(self.vectors.used_S)
+        """Move the rows in use, unless `found_inf` is set to 1, which stays on the device."""
+        rows_SD, before_S = self.vectors.sampled_SD, self.vectors.squares_S
         if rows_SD.grad is None:
             return
         tangential_SD = rows_SD.grad - (rows_SD.grad * rows_SD).sum(dim=1, keepdim=True) * rows_SD
-        squares_S = to_device(self.vectors.squares_M[used_S], rows_SD.device) + tangential_SD.square().sum(dim=1)
+        squares_S = before_S + tangential_SD.square().sum(dim=1)
         moved_SD = rows_SD - self.param_groups[0]["lr"] * tangential_SD / squares_S.sqrt().clamp_min(SMALLEST)[:, None]
-        rows_SD.copy_(nn.functional.normalize(moved_SD, dim=1))
-        self.vectors.squares_M[used_S] = squares_S.to(self.vectors.squares_M.device)
+        moved_SD = nn.functional.normalize(moved_SD, dim=1)
+        skipped: Tensor | None = getattr(self, "found_inf", None)
+        if skipped is not None:
+            moved_SD = torch.where(skipped.bool(), rows_SD, moved_SD)
+            squares_S = torch.where(skipped.bool(), before_S, squares_S)
+        rows_SD.copy_(moved_SD)
+        self.vectors.squares_S = squares_S
+
+
+def _copy(rows: Tensor, device: torch.device) -> Tensor:
+    """On the device, to which rows of the host are copied without waiting."""
+    return rows if rows.device.type == device.type else to_device(rows, device)

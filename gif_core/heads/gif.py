@@ -1,7 +1,7 @@
 """The paper's head: it learns identity codes (Eq. 7) and aligns features with code vectors (Eq. 8)."""
 
-# Shapes: N identities, B images in a batch, D dimensions, L code length, V vocab size, K identities drawn in a step,
-# S identities in use in a step: those of the batch and the drawn ones.
+# Shapes: N identities, B images of this process, G images of all processes, D dimensions, L code length, V vocab size,
+# K identities drawn in a step, S identities in use in a step: those of the batch and the drawn ones.
 
 from typing import Any, Final
 
@@ -14,9 +14,8 @@ from torch.optim import Optimizer
 
 from gif_core.heads.base import Head, HeadOutput
 from gif_core.heads.code_vectors import FrozenVectors, LivingVectors
-from gif_core.heads.sharded_softmax import gather
 from gif_core.heads.token_heads import TokenHeads
-from gif_core.runtime import to_device
+from gif_core.runtime import gather_on_hosts, to_device
 from schemas.training import TokenWeights, TrainingConfig
 
 NEGATIVES: Final = 507
@@ -33,6 +32,8 @@ class GifHead(TokenHeads, Head):
     share (`shared_map`); the rows of `living` ones learn too (`code_vectors`), and need no map where every step uses
     all of them. The paper's head is `negatives=0`, `margin=0`, `hidden_layers=2`, `code_weight=1` and `gamma=1`.
     """
+
+    weight_of_token_L: Tensor
 
     def __init__(
         self,
@@ -59,7 +60,8 @@ class GifHead(TokenHeads, Head):
         self.vectors = LivingVectors(code_vectors_ND, config.row_rate) if living else FrozenVectors(code_vectors_ND)
         self.codes_NL, self.config, self.seed = codes_NL, config, seed
         self.row_range = (0, len(codes_NL)) if living else (0, 0)
-        self.weight_of_token_L = weigh_tokens(config.token_weights, length)
+        self._prepared: dict[int, NDArray[np.int64]] = {}
+        self.register_buffer("weight_of_token_L", weigh_tokens(config.token_weights, length), persistent=False)
 
     def row_tensors(self) -> tuple[str, ...]:
         """The code vectors that learn, and the optimizer's state of each."""
@@ -69,12 +71,27 @@ class GifHead(TokenHeads, Head):
         """The optimizer of the code vectors that learn."""
         return self.vectors.optimizer if isinstance(self.vectors, LivingVectors) else None
 
+    def hold_rows(self, device: torch.device, memory: float) -> None:
+        """Keep all code vectors on the device if they fit."""
+        self.vectors.hold(device, memory)
+
+    def prepare_step(self, labels_B: Tensor, step: int) -> None:
+        """Begin to read the rows of a step, if they are not on the device."""
+        if self.config.negatives and self.vectors.ahead:
+            self._prepared[step] = self._choose_rows(labels_B, step)
+            self.vectors.ahead.prepare(self._prepared[step])
+
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Draw the negatives of the step, and read the rows in use."""
         if self.config.negatives:
-            drawn_K = draw_identities(len(self.codes_NL), self.config.negatives, seed=self.seed, step=step)
-            batch = gather(labels_B.to(self.device)).cpu().numpy()
-            self.vectors.select(np.union1d(batch, drawn_K), self.device)
+            prepared_S = self._prepared.pop(step, None)
+            used_S = self._choose_rows(labels_B, step) if prepared_S is None else prepared_S
+            self.vectors.select(used_S, self.device)
+
+    def _choose_rows(self, labels_B: Tensor, step: int) -> NDArray[np.int64]:
+        """The identities of the batch of all processes and the drawn ones, which ascend."""
+        drawn_K = draw_identities(len(self.codes_NL), self.config.negatives, seed=self.seed, step=step)
+        return np.union1d(gather_on_hosts(labels_B).numpy(), drawn_K)
 
     def end_step(self) -> None:
         """Write the rows that learn back."""
@@ -111,7 +128,7 @@ class GifHead(TokenHeads, Head):
     def _code_loss(self, cosines_LBV: Tensor, codes_LB: Tensor) -> Tensor:
         own_LBV = F.one_hot(codes_LB, cosines_LBV.shape[2])
         logits_LBV = self.scale * (cosines_LBV - self.config.margin_of_head * own_LBV)
-        return code_loss(logits_LBV, codes_LB, self.weight_of_token_L.to(codes_LB.device))
+        return code_loss(logits_LBV, codes_LB, self.weight_of_token_L)
 
     def _alignment_loss(self, z_BD: Tensor, labels_B: Tensor) -> tuple[Tensor, Tensor]:
         """L_AR, and z·h of every image."""

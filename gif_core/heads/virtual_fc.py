@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gif_core.heads.classifier import ClassifierHead
-from gif_core.heads.sharded_softmax import Targets, gather
+from gif_core.heads.sharded_softmax import Targets
+from gif_core.runtime import gather_on_hosts, to_device
 from schemas.errors import GifError
 
 
@@ -35,11 +36,11 @@ class VirtualFcHead(ClassifierHead):
 
     def begin_step(self, labels_B: Tensor, step: int) -> None:
         """Assign an anchor to each identity of the step, and keep the anchors that are borrowed."""
-        self._labels = np.unique(gather(labels_B.to(self.weight_MD.device)).cpu().numpy())
+        self._labels = np.unique(gather_on_hosts(labels_B).numpy())
         self._anchors, is_borrowed = assign_anchors(self._labels, self.num_identities)
         first, end = self.row_range
         own = self._anchors[is_borrowed & (self._anchors >= first) & (self._anchors < end)] - first
-        places = torch.from_numpy(own).to(self.weight_MD.device)
+        places = to_device(torch.from_numpy(own), self.weight_MD.device)
         self._borrowed = places, self.weight_MD.data[places]
 
     def end_step(self) -> None:

@@ -17,6 +17,7 @@ terminal_text  text from outside, made safe for a terminal
 formatting     numbers, sizes, durations, dates and metric names as text
 distribution   the installed distribution: its name, tested versions, and commands that add packages
 unchanged      answers about a file, computed once while the file does not change
+environment    the machine and the packages, as manifests record them
 version        the version and commit of the code
 lazy           lazy imports of package faces
 """
@@ -47,15 +48,19 @@ __all__ = [
     "check_elastic",
     "check_gpus",
     "code_version",
+    "copies_made",
     "count_processes",
     "create_matrix",
     "decimal",
+    "describe_environment",
     "describe_fault",
+    "device_memory",
     "duration",
     "end_process_tree",
     "end_with_parent",
     "expect_scattered",
     "flag_words",
+    "gather_on_hosts",
     "install_command",
     "install_extra_command",
     "join_processes",
@@ -78,17 +83,29 @@ __all__ = [
     "rendezvous_options",
     "result_of",
     "run_module",
+    "runs_behind",
     "set_name",
     "size",
     "thousands",
     "to_device",
+    "tuned_kernels",
     "unit_rows",
     "with_log_fields",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.runtime.devices import check_gpus, own_device, pick_device, to_device
+    from gif_core.runtime.devices import (
+        check_gpus,
+        copies_made,
+        device_memory,
+        own_device,
+        pick_device,
+        runs_behind,
+        to_device,
+        tuned_kernels,
+    )
     from gif_core.runtime.distribution import CONSTRAINTS, DISTRIBUTION, install_command, install_extra_command
+    from gif_core.runtime.environment import describe_environment
     from gif_core.runtime.formatting import (
         decimal,
         duration,
@@ -108,7 +125,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch
-    from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
+    from gif_core.runtime.process_group import ProcessGroup, gather_on_hosts, join_processes, leave_processes
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_process_tree
     from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
     from gif_core.runtime.sharded_rows import CHUNK, ShardedRows, own_range, unit_rows

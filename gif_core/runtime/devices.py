@@ -4,9 +4,11 @@ It is chosen once, by the caller; computations follow the device of their input.
 """
 
 import fcntl
+import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, Final
@@ -69,6 +71,44 @@ def claim_one(names: Sequence[str]) -> int:
     return os.getpid() % len(names)
 
 
+def runs_behind(device: torch.device) -> bool:
+    """Whether the device works through a queue while the host goes on, until the host asks for a result (CUDA)."""
+    return device.type not in ("cpu", "mps", "meta")
+
+
+def device_memory(device: torch.device) -> float:
+    """Bytes of a GPU's memory; infinite where it is that of the host or unknown."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
+
+
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a host tensor to the device without waiting for it."""
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    return (tensor.pin_memory() if runs_behind(device) else tensor).to(device, non_blocking=True)
+
+
+def copies_made(device: torch.device) -> Callable[[], None]:
+    """What any thread calls to wait until the device has made the copies that it was asked for so far."""
+    if device.type == "mps":
+        return torch.mps.synchronize
+    if device.type != "cuda":
+        return lambda: None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event.synchronize
+
+
+@contextmanager
+def tuned_kernels(device: torch.device, *, reduced: bool) -> Iterator[None]:
+    """On CUDA, let cuDNN measure which algorithm is fastest, for shapes that stay the same.
+
+    `reduced`: products of fp32 matrices in TF32, which rounds factors to eleven bits, as fp16 does.
+    """
+    benchmark, precision = torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high" if reduced else precision)
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+        torch.set_float32_matmul_precision(precision)

@@ -59,7 +59,7 @@ class JobWorker(Generic[AnyJob, Step]):
         stopping = StopSignal() if self.stops_gracefully else lambda: False
         job = self.job_type.model_validate_json(Path(sys.argv[1]).read_text())
         try:
-            group = join_processes(job.device)
+            group = join_processes(job.device, patience=job.process_timeout)
             for step in self.run(job, group, stopping):
                 if group.leads:
                     _report(asdict(step))  # type: ignore[call-overload]

@@ -1,19 +1,27 @@
 """The group of processes that train together, started by torchrun, or a single process.
 
-All processes must call the collective methods in the same order. A single process communicates nothing.
+All processes must call the collective methods in the same order. A single process communicates nothing. Tensors of the
+device travel by the group of the device (NCCL); what the host wants to know travels by a group of the hosts (gloo), so
+that it does not wait for the device.
 """
 
 import gc
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from gif_core.runtime.devices import check_gpus, pick_device
+
+PATIENCE_SECONDS: Final = 3600.0
+"""How long a process waits for the others in one message: longer than a validation that the first process runs."""
+_hosts: list[dist.ProcessGroup] = []
+"""The group of the hosts, where the device's own group is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,9 @@ class ProcessGroup:
         """For each flag, whether any process has set it."""
         if self.size == 1:
             return list(flags)
-        return self.sum(torch.tensor(flags, dtype=torch.float32, device=self.device)).bool().tolist()
+        counts = torch.tensor(flags, dtype=torch.float32)
+        dist.all_reduce(counts, group=host_group())
+        return counts.bool().tolist()
 
     def sum(self, share: Tensor) -> Tensor:
         """The sum of all processes' tensors (all-reduce), in place."""
@@ -46,7 +56,7 @@ class ProcessGroup:
         if self.size == 1:
             return [share]
         shares: list[Any] = [None] * self.size
-        dist.all_gather_object(shares, share)
+        dist.all_gather_object(shares, share, group=host_group())
         return shares
 
     def average(self, gradients: Iterable[Tensor]) -> None:
@@ -60,10 +70,11 @@ class ProcessGroup:
             part.copy_(mean.view_as(part))
 
 
-def join_processes(device_name: str, **meeting: Any) -> ProcessGroup:
+def join_processes(device_name: str, *, patience: float = PATIENCE_SECONDS, **meeting: Any) -> ProcessGroup:
     """Join the process group that torchrun started, or the one that `meeting` describes to PyTorch.
 
-    Each process of a machine uses its own GPU. Call `leave_processes` afterwards.
+    Each process of a machine uses its own GPU. A message that takes longer than `patience` seconds is an error. Call
+    `leave_processes` afterwards.
     """
     device = pick_device(device_name)
     check_gpus(device, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
@@ -72,8 +83,25 @@ def join_processes(device_name: str, **meeting: Any) -> ProcessGroup:
         torch.cuda.set_device(device)
     from torch.distributed import nn  # noqa: F401 - imported later, as DDP does, it would keep the group alive
 
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **meeting)
+    limit = timedelta(seconds=patience)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=limit, **meeting)
+    if device.type == "cuda":
+        _hosts.append(dist.new_group(backend="gloo", timeout=limit))
     return ProcessGroup(device, dist.get_rank(), dist.get_world_size())
+
+
+def host_group() -> dist.ProcessGroup | None:
+    """The group for messages between hosts; None is the group of all processes, where that is gloo itself."""
+    return _hosts[0] if _hosts else None
+
+
+def gather_on_hosts(part_B: Tensor) -> Tensor:
+    """Concatenate the equally sized host tensors of all processes in order of rank."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return part_B
+    parts = [torch.empty_like(part_B) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part_B.contiguous(), group=host_group())
+    return torch.cat(parts)
 
 
 def leave_processes() -> None:
@@ -83,5 +111,6 @@ def leave_processes() -> None:
     tensor aborts the process (gloo: "terminate called without an active exception").
     """
     if dist.is_initialized():
+        _hosts.clear()
         dist.destroy_process_group()
         gc.collect()

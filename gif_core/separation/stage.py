@@ -58,6 +58,7 @@ def _prepare(config: RunConfig, vectors: Path, draft: Draft) -> SeparationJob:
         config=config.separation,
         seed=config.seed,
         device=config.execution.device,
+        process_timeout=config.execution.process_timeout,
         vectors=str(start),
         result=str(result),
         checkpoints=str(work / "checkpoints"),

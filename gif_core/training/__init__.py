@@ -2,8 +2,10 @@
 
 stage              `run`: faces, codes and code vectors become backbone, head and the metrics of all steps
 trainer            The loop over epochs and steps (last part of Algorithm 1): state, reports, validation
-step               One optimizer step: forward, backward, clipping, skipping non-finite steps, update
+step               One optimizer step: forward, backward, clipping, update
+update             The optimizers' update, skipped on the device when loss or gradient is not finite
 checkpointing      When a checkpoint is written: when one is due, after the last step, on a request to stop
+checkpoint_writer  Writes a checkpoint in a thread while the training goes on
 checkpoints        The training state as files, and back, on any number of processes
 job                What each process is given: files, checkpoints, and the weights to start from
 worker             Runs a job from files to checkpoints: in this process or as one of several under torchrun

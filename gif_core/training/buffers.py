@@ -13,24 +13,31 @@ class KeptBuffers:
     """A copy of what a forward pass changes. The rows of identities do not, and may be many: they are no part of it."""
 
     def __init__(self, model: torch.nn.Module, head: Head) -> None:
-        """Make room for it."""
+        """Make room for it: one tensor for each type of number, so that a GPU handles all buffers of a type at once."""
         rows = head.row_tensors()
         found = [*model.buffers(), *(buffer for name, buffer in head.named_buffers() if name not in rows)]
         self.live = _by_type(found)
-        self.kept = [[torch.empty_like(buffer) for buffer in alike] for alike in self.live]
-
-    def keep(self) -> None:
-        """Remember them as they are."""
-        self._copy(self.kept, self.live)
-
-    def restore(self) -> None:
-        """Make them what they were."""
-        self._copy(self.live, self.kept)
+        self.kept = [torch.cat([buffer.flatten() for buffer in alike]) for alike in self.live]
 
     @torch.no_grad()
-    def _copy(self, to: list[list[Tensor]], what: list[list[Tensor]]) -> None:
-        for targets, sources in zip(to, what, strict=True):
-            torch._foreach_copy_(targets, sources)
+    def keep(self) -> None:
+        """Remember them as they are."""
+        for kept, live in zip(self.kept, self.live, strict=True):
+            torch._foreach_copy_(_parts(kept, live), live)
+
+    @torch.no_grad()
+    def restore(self, skipped: Tensor | None = None) -> None:
+        """Make them what they were; with `skipped`, a truth value on the device, only where that is true."""
+        for kept, live in zip(self.kept, self.live, strict=True):
+            if skipped is not None:
+                kept = torch.where(skipped, kept, torch.cat([buffer.flatten() for buffer in live]))
+            torch._foreach_copy_(live, _parts(kept, live))
+
+
+def _parts(flat: Tensor, live: list[Tensor]) -> list[Tensor]:
+    """Views of a tensor in the shapes of the buffers."""
+    parts = torch.split(flat, [buffer.numel() for buffer in live])
+    return [part.view(buffer.shape) for part, buffer in zip(parts, live, strict=True)]
 
 
 def _by_type(buffers: Iterable[Tensor]) -> list[list[Tensor]]:

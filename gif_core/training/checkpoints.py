@@ -5,10 +5,9 @@ each writes its rows with the number of the first, and whoever resumes reads tho
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -18,14 +17,12 @@ from torch import Tensor, nn
 from gif_core.artifacts import Checkpoint, Checkpoints
 from gif_core.backbones import read_backbone
 from gif_core.runtime import ProcessGroup, own_range
-from schemas.artifacts import StoredFile
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, HEAD_FILE
 
 if TYPE_CHECKING:
     from gif_core.heads import Head
     from gif_core.training.step import TrainingState
-    from gif_core.training.trainer import TrainingReport
     from schemas.training import TrainingStart
 
 OPTIMIZER: Final = "optimizer.safetensors"
@@ -44,25 +41,12 @@ QUEUES: Final = ("sample_negatives.", "queue.", "pool.")
 """First parts of the names of the features that a head remembers while it is trained."""
 
 
-def save_state(
-    state: "TrainingState",
-    reports: Sequence["TrainingReport"],
-    checkpoints: Checkpoints,
-    group: ProcessGroup,
-    *,
-    steps: int,
-) -> None:
-    """Write a checkpoint of a training of so many steps; it counts when every process has written its part."""
-    (folder, *_) = group.gather(checkpoints.new_folder(state.step) if group.leads else None)
-    written = group.gather([file.model_dump() for file in _write_files(state, checkpoints, folder, group)])
-    if group.leads:
-        files = [StoredFile.model_validate(file) for share in written for file in share]
-        values = {
-            "steps": steps,
-            "reports": [asdict(report) for report in reports],
-            "scaler": state.scaler.state_dict(),
-        }
-        checkpoints.commit(folder, state.step, files, values)
+class StateFile(NamedTuple):
+    """What a process writes to one file of a checkpoint."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    about: Mapping[str, str]
 
 
 def check_shared(checkpoints: Checkpoints, group: ProcessGroup) -> None:
@@ -189,22 +173,19 @@ def _join(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _write_files(
-    state: "TrainingState", checkpoints: Checkpoints, folder: str, group: ProcessGroup
-) -> Iterable[StoredFile]:
-    head, optimizer = dict(state.head.state_dict()), _optimizer_tensors(state)
+def files_of(state: "TrainingState", group: ProcessGroup) -> list[StateFile]:
+    """The files of a checkpoint that this process writes; their tensors are those of the training, not copies."""
+    head, optimizer, files = dict(state.head.state_dict()), _optimizer_tensors(state), []
     if mine := state.head.row_tensors():
         rows = {f"{HEAD_FILE}{name}": head.pop(name) for name in mine if name in head}
         learned = [name for name in optimizer if name.partition("/")[0] in mine and optimizer[name].ndim]
         rows |= {f"{OPTIMIZER}{name}": optimizer.pop(name) for name in learned}
         first, share = _share_of_rows(state.head, group)
         rows = {name: tensor[share] for name, tensor in rows.items()}
-        yield checkpoints.write(folder, f"{ROWS}{group.rank:05d}.safetensors", rows, {FIRST_ROW: str(first)})
+        files.append(StateFile(f"{ROWS}{group.rank:05d}.safetensors", rows, {FIRST_ROW: str(first)}))
     average = {} if state.average is None else state.average.state_dict()
     shared = {BACKBONE_FILE: state.model.state_dict(), AVERAGE: average, HEAD_FILE: head, OPTIMIZER: optimizer}
-    for name, tensors in shared.items():
-        if tensors and group.leads:
-            yield checkpoints.write(folder, name, tensors, {})
+    return files + [StateFile(name, tensors, {}) for name, tensors in shared.items() if tensors and group.leads]
 
 
 def _share_of_rows(head: "Head", group: ProcessGroup) -> tuple[int, slice]:
@@ -234,8 +215,11 @@ def _load_optimizer(state: "TrainingState", tensors: Mapping[str, Tensor]) -> No
     for key, tensor in tensors.items():
         name, _, what = key.rpartition("/")
         parameter = parameters[name]
-        fits = tensor.shape == parameter.shape
-        state.optimizer.state[parameter][what] = torch.empty_like(parameter).copy_(tensor) if fits else tensor
+        if tensor.shape == parameter.shape:
+            tensor = torch.empty_like(parameter).copy_(tensor)
+        elif state.optimizer.defaults["fused"]:  # counts its steps on the device
+            tensor = tensor.to(parameter.device)
+        state.optimizer.state[parameter][what] = tensor
 
 
 def _saved_parameters(state: "TrainingState") -> dict[str, Tensor]:

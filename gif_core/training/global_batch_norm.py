@@ -1,6 +1,7 @@
 """Batch normalisation over the images of all processes: the result does not depend on how many there are.
 
-PyTorch has this for GPUs; here is the same for CPUs.
+PyTorch's SyncBatchNorm does this on GPUs only, and its host waits for the device in every layer, to drop the statistics
+of processes without images. Here every process has as many images, and nobody waits.
 """
 
 # Shapes: P processes, C channels.
@@ -19,8 +20,6 @@ def synchronise_batch_norm(model: nn.Module, group: ProcessGroup) -> nn.Module:
     """Let every layer of batch normalisation see the images of all processes; names of weights stay."""
     if group.size == 1:
         return model
-    if group.device.type == "cuda":
-        return cast(nn.Module, nn.SyncBatchNorm.convert_sync_batchnorm(model))  # type: ignore[no-untyped-call]
     for module in model.modules():
         if isinstance(module, _BatchNorm):
             module.__class__ = GlobalBatchNorm

@@ -23,6 +23,7 @@ from gif_core.training.data.loader import Batch
 from gif_core.training.distillation import TEACHER_WEIGHT, distillation_loss
 from gif_core.training.oom import memory_explained
 from gif_core.training.schedules import learning_rate
+from gif_core.training.update import GuardedUpdate
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
 
@@ -80,8 +81,11 @@ class Stepper:
         rows = state.head.row_optimizer()
         self.optimizers = [state.optimizer, rows] if rows else [state.optimizer]
         self.teacher: nn.Module | None = None
+        self.update = GuardedUpdate(self.optimizers, state.scaler, self.buffers, group.device)
+        self.is_random = state.head.draws_random_numbers or getattr(state.model, "draws_random_numbers", True)
         self.sums: dict[str, Tensor] = {}
-        self.count = self.images = self.skipped_in_a_row = 0
+        self.last: dict[str, Tensor] = {}
+        self.count = self.images = 0
 
     def take(self, batch: Batch) -> None:
         """One optimizer step on this process's share of a batch.
@@ -94,21 +98,27 @@ class Stepper:
             metrics = self._find_gradient(batch)
             self._update(metrics)
         self.sums = _add(self.sums, metrics | {"learning_rate": torch.tensor(rate)})
+        self.last = metrics
         self.count += 1
         self.images += len(batch.labels_B)
-        if self.skipped_in_a_row >= self.config.max_skipped:
-            raise TrainingDivergedError(self._explain_divergence(metrics))
+
+    def prepare(self, following: Batch) -> None:
+        """Let the head begin to read what the batch needs that follows the next one."""
+        self.state.head.prepare_step(following.labels_B, self.state.step + 1)
 
     def collect(self) -> tuple[dict[str, float], int]:
         """Mean metrics of the steps since the last call, over all processes, and how many images they saw.
 
-        `skipped` is the number of steps, which is the same in every process.
+        `skipped` is the number of steps, which is the same in every process. Here the host waits for the device, and
+        learns whether the training has diverged.
         """
-        stacked = self.group.sum(torch.stack([value.to(self.group.device) for value in self.sums.values()]))
-        means = (stacked / (self.count * self.group.size)).tolist()
+        values = [*self.sums.values(), self.update.in_a_row, self.update.longest]
+        stacked = self.group.sum(torch.stack([value.to(self.group.device) for value in values]))
+        *means, in_a_row, longest = (stacked / (self.count * self.group.size)).tolist()
         images = self.images * self.group.size
         named = dict(zip(self.sums, means, strict=True))
         named["skipped"] = float(round(named["skipped"] * self.count))
+        self._check_divergence(round(in_a_row * self.count), round(longest * self.count))
         self.sums, self.count, self.images = {}, 0, 0
         return named, images
 
@@ -132,7 +142,7 @@ class Stepper:
         self.state.optimizer.zero_grad(set_to_none=True)
         with postponed_interrupts():
             self.state.head.begin_step(batch.labels_B, self.state.step)
-        with self._randomness():
+        with self._randomness() if self.is_random else nullcontext():
             metrics = self._accumulate(batch)
         return metrics | {"gradient_norm": self._clip(metrics["loss"])}
 
@@ -216,25 +226,17 @@ class Stepper:
         return norm.detach()
 
     def _update(self, metrics: dict[str, Tensor]) -> None:
-        """The optimizer's step; none when its gradient is not finite: then all is as it was but the scale of fp16."""
+        """The optimizer's step; none when its gradient is not finite."""
         state = self.state
-        finite = bool(torch.isfinite(metrics["loss"] + metrics["gradient_norm"]))
+        finite = torch.isfinite(metrics["loss"] + metrics["gradient_norm"])
         with postponed_interrupts():
             state.whole = False
-            if finite:
-                for optimizer in self.optimizers:
-                    state.scaler.step(optimizer)
-                state.scaler.update()
-            else:
-                self.buffers.restore()
-                state.scaler.update(state.scaler.get_scale() * 0.5)
+            metrics["skipped"] = self.update.apply(finite)
             state.head.end_step()
             if state.average is not None:
                 move_average(state.average, state.model, self.config.average_decay_of_head)
             state.step += 1
             state.whole = True
-        self.skipped_in_a_row = 0 if finite else self.skipped_in_a_row + 1
-        metrics["skipped"] = torch.tensor(float(not finite))
 
     def _set_learning_rate(self) -> float:
         """The rate of the trainer's optimizer; rows that the head moves have a peak of their own."""
@@ -261,10 +263,14 @@ class Stepper:
         numbers = np.random.SeedSequence([self.seed, CHANCE, self.state.step, self.group.rank])
         return _SeededRandom(int(numbers.generate_state(1, np.uint64)[0] >> np.uint64(1)), self.group.device)
 
-    def _explain_divergence(self, metrics: dict[str, Tensor]) -> str:
-        parts = ", ".join(f"{name} {float(metrics[name]):.4g}" for name in metrics if name.startswith(("loss", "grad")))
-        return (
-            f"training diverged: {self.skipped_in_a_row} steps in a row, the last of them step {self.state.step}, "
+    def _check_divergence(self, in_a_row: int, longest: int) -> None:
+        if longest < self.config.max_skipped:
+            return
+        where = f"the last of them step {self.state.step}" if in_a_row else f"before step {self.state.step}"
+        named = {name: value for name, value in self.last.items() if name.startswith(("loss", "grad"))}
+        parts = ", ".join(f"{name} {float(value):.4g}" for name, value in named.items())
+        raise TrainingDivergedError(
+            f"training diverged: {longest} steps in a row, {where}, "
             f"gave no finite gradient ({parts}). Lower training.learning_rate (here {self.config.learning_rate:.4g}), "
             "raise training.warmup_steps, set training.clip_norm, or lower training.scale and training.gamma"
             + ("; bf16 overflows less easily than fp16" if self.config.precision == "fp16" else "")

@@ -19,8 +19,9 @@ from torch.optim import SGD, AdamW, Optimizer
 from gif_core.backbones import build_network
 from gif_core.heads import Head, build_head
 from gif_core.images import Faces
-from gif_core.runtime import ProcessGroup
+from gif_core.runtime import ProcessGroup, device_memory, runs_behind, tuned_kernels
 from gif_core.training.average import new_average
+from gif_core.training.data.device_batches import copy_ahead
 from gif_core.training.data.loader import load_batches
 from gif_core.training.data.sampler import epoch_shape, plan_batches
 from gif_core.training.global_batch_norm import synchronise_batch_norm
@@ -29,6 +30,8 @@ from gif_core.training.schedules import check_warmup
 from gif_core.training.step import Stepper, TrainingState
 from schemas.training import TrainingConfig
 
+SHARE_FOR_VECTORS: Final = 0.25
+"""Part of a GPU's memory that code vectors may take by default."""
 INITIALISATION: Final = 501
 """The second part of the seed of the first weights."""
 MOST_REPORTS: Final = 2000
@@ -92,12 +95,18 @@ class Training:
             rank=self.group.rank,
             world=self.group.size,
         )
-        pin = self.group.device.type == "cuda"
+        device = self.group.device
+        pin = runs_behind(device)
         stepper = Stepper(self.state, self.config, self.group, seed=self.seed, steps=self.steps, compile=self.compile)
         stepper.teacher = self.teacher
-        with closing(load_batches(self.faces, plans, workers=self.faces.workers, pin=pin)) as batches:
+        with (
+            tuned_kernels(device, reduced=self.config.precision != "fp32"),
+            closing(load_batches(self.faces, plans, workers=self.faces.workers, pin=pin)) as batches,
+        ):
             since = time.perf_counter()
-            for batch in batches:
+            for batch, following in copy_ahead(batches, device) if pin else ((batch, None) for batch in batches):
+                if following is not None:
+                    stepper.prepare(following)
                 stepper.take(batch)
                 if self._is_due(self.state.step):
                     means, images = stepper.collect()
@@ -132,6 +141,7 @@ def begin_training(
     num_values: int | None = None,
     gradient_checkpointing: bool = False,
     compile: bool = False,
+    code_vector_memory: float | None = None,
 ) -> Training:
     """A training before its first step. The label of an image is its row in `codes_NL` and `code_vectors_ND`."""
     _check_labels(faces.labels_N, len(codes_NL))
@@ -144,6 +154,7 @@ def begin_training(
             group=group,
             num_values=num_values,
             gradient_checkpointing=gradient_checkpointing,
+            code_vector_memory=code_vector_memory,
         )
     training = Training(state, faces, config, seed, group, compile)
     check_warmup(config.warmup_steps, training.steps)
@@ -159,8 +170,12 @@ def build_state(
     group: ProcessGroup,
     num_values: int | None = None,
     gradient_checkpointing: bool = False,
+    code_vector_memory: float | None = None,
 ) -> TrainingState:
-    """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device."""
+    """Model, head and optimizer before the first step; initialised on the CPU, so alike on every device.
+
+    Code vectors are held on the device if they fit `code_vector_memory` gigabytes, by default a share of its memory.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_initialisation_seed(seed))
         model: nn.Module = build_network(
@@ -175,6 +190,8 @@ def build_state(
         model = synchronise_batch_norm(model, group)
     model = model.to(group.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     head = head.to(group.device)
+    share = SHARE_FOR_VECTORS * device_memory(group.device)
+    head.hold_rows(group.device, share if code_vector_memory is None else code_vector_memory * 1e9)
     backbone = list(model.parameters())
     optimizer = build_optimizer([*backbone, *common_parameters(head)], config, backbone)
     head.attach(optimizer)
@@ -188,15 +205,23 @@ def build_optimizer(
     """SGD or AdamW with one weight decay for everything learned, as the paper states its recipe.
 
     With `training.backbone_rate` the backbone is a group of its own, whose learning rate is multiplied by `factor`.
+    On a GPU the optimizer is fused: it can skip a step by itself (`update`).
     """
     learned: Any = [parameter for parameter in parameters if parameter.requires_grad]
     if config.backbone_rate is not None:
         slow = {id(parameter) for parameter in backbone}
         own, rest = ([each for each in learned if (id(each) in slow) == wanted] for wanted in (True, False))
         learned = [{"params": own, "factor": config.backbone_rate}, {"params": rest, "factor": 1.0}]
+    settings: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    settings["fused"] = runs_behind(parameters[0].device) or None
     if config.optimizer == "adamw":
-        return AdamW(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
-    return SGD(learned, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+        return AdamW(learned, **settings)
+    optimizer = SGD(learned, momentum=config.momentum, **settings)
+    if settings["fused"] and config.momentum:
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            # a first step that is skipped would leave them unset
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
 
 
 def common_parameters(head: Head) -> list[nn.Parameter]:

@@ -61,6 +61,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         num_values=shape.vocab_size,
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
+        code_vector_memory=job.code_vector_memory,
     )
     if job.teacher:
         training.teacher = open_teacher(job.teacher, vectors_ND.shape[1], group.device)

@@ -1,15 +1,33 @@
 """Sections "Lineage" and "Reproduce": the artifacts of the run, and its configuration."""
 
+from collections.abc import Iterable
+
 import yaml
 
 from gif_core.reporting.sections.inputs import Inputs, Shown
+from schemas.artifacts import Environment, Manifest
 from schemas.run import RunConfig
-from schemas.stages import STAGES
+from schemas.stages import STAGES, StageName
 
 
 def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
-    """Show the manifests of all artifacts, in the order of the stages."""
-    return {"manifests": [inputs[stage].manifest for stage in STAGES if stage in inputs]}
+    """Show the manifests of all artifacts, in the order of the stages, and where they were made."""
+    manifests = [inputs[stage].manifest for stage in STAGES if stage in inputs]
+    return {"manifests": manifests, "environments": group_environments(manifests)}
+
+
+def group_environments(manifests: Iterable[Manifest]) -> list[tuple[list[StageName], Environment]]:
+    """The environments of artifacts, each with the stages that were made in it."""
+    found: list[tuple[list[StageName], Environment]] = []
+    for manifest in manifests:
+        if manifest.environment is None:
+            continue
+        alike = next((stages for stages, known in found if known == manifest.environment), None)
+        if alike is None:
+            found.append(([manifest.stage], manifest.environment))
+        else:
+            alike.append(manifest.stage)
+    return found
 
 
 def show_reproduce(config: RunConfig, inputs: Inputs) -> Shown:

@@ -2,6 +2,7 @@
 
 augmentation  What training does to its images beyond mirroring: low resolution, blur, HSV, grey
 decoders      Processes that decode faces into memory shared with the loader
+device_batches  Batches on a GPU, copied there during the step before
 loader        The batches of a training, decoded ahead of it by several processes
 sampler       Which images make up every step of a training: a function of seed and epoch, whoever reads them
 """

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gif_core.backbones import embed_images
+from gif_core.backbones import embed_images, features
 from gif_core.evaluation import raw_pixels
 from gif_core.evaluation.raw_pixels import pixel_distances
 from gif_core.protocols import Pairs, draw_pairs
@@ -171,3 +171,22 @@ def test_raw_pixels_of_a_few_pairs_at_a_time_are_in_memory(monkeypatch: pytest.M
 def test_black_images_have_a_finite_distance() -> None:
     faces = StoredFaces(np.zeros((1, 112, 112, 3), dtype=np.uint8), np.zeros(1, dtype=np.int64))
     assert pixel_distances(faces, pair_up([0], [0])) == [0]
+
+
+def test_image_and_mirror_go_through_the_network_together_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    faces, seen = make_faces(), []
+
+    class Watched(Corners):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            seen.append(len(images_BCHW))
+            return super().forward(images_BCHW)
+
+    def embed() -> np.ndarray:
+        chunks = embed_images(Watched(), faces, np.arange(11), flip=True, device=CPU, batch_size=4)
+        return np.concatenate(list(chunks))
+
+    apart = embed()
+    monkeypatch.setattr(features, "runs_behind", lambda _: True)
+    together = embed()
+    assert seen == [4, 4, 4, 4, 3, 3, 8, 8, 6]
+    np.testing.assert_array_equal(apart, together)

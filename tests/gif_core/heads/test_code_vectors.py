@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gif_core.heads import build_head
+from gif_core.heads import Head, build_head
 from gif_core.heads.code_vectors import LivingVectors
 from gif_core.heads.gif import GifHead, draw_identities
 from gif_core.runtime import create_matrix, map_matrix
@@ -132,3 +132,33 @@ def test_living_vectors_go_through_the_shared_map_where_a_step_does_not_use_all_
 ) -> None:
     head = build_head(TrainingConfig(code_vectors="living", negatives=negatives), make_codes(), make_code_vectors())
     assert ("map_in_DW" in head.state_dict()) == mapped
+
+
+@pytest.mark.parametrize("kind", ["living", "mapped"])
+def test_rows_that_are_read_ahead_are_bit_for_bit_those_that_are_read_in_the_step(kind: str) -> None:
+    """Also rows that the step before changes, after a skipped step, and after one that nobody has prepared."""
+    config = LIVING.model_copy(update={"code_vectors": kind})
+    plain, ahead = (build_head(config, make_codes(), make_code_vectors()) for _ in range(2))
+    assert isinstance(ahead, GifHead)
+    ahead.load_state_dict(plain.state_dict())
+    ahead.vectors.read_ahead(torch.device("cpu"))
+    features = make_batch()[0]
+    labels = [
+        torch.from_numpy(np.random.default_rng(step).permutation(IDENTITIES)[: len(features)]) for step in range(9)
+    ]
+    for step in range(8):
+        if step != 4:
+            ahead.prepare_step(labels[step + 1], step + 1)
+        losses = [learn(head, features, labels[step], step, moves=step != 6) for head in (plain, ahead)]
+        assert losses[0] == losses[1], step
+    assert all(torch.equal(tensor, ahead.state_dict()[name]) for name, tensor in plain.state_dict().items())
+
+
+def learn(head: Head, features: torch.Tensor, labels: torch.Tensor, step: int, *, moves: bool) -> float:
+    head.begin_step(labels, step)
+    loss = head(features, labels).loss
+    loss.backward()
+    if moves and (optimizer := head.row_optimizer()):
+        optimizer.step()
+    head.end_step()
+    return loss.item()
