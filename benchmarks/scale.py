@@ -43,7 +43,7 @@ from schemas.training import TrainingConfig
 
 FARS = (1e-2, 1e-3, 1e-4)
 COMMON = {
-    "vectors": {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 1e-4, "batch_size": 512, "epochs": 6},
+    "vectors": {"optimizer": "adamw", "learning_rate": 1e-2, "weight_decay": 1e-4, "batch_size": 512, "epochs": 6},
     "drawn": {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.05, "batch_size": 128, "epochs": 4},
     "photographs": {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.05, "batch_size": 32, "epochs": 6},
 }

@@ -261,12 +261,13 @@ class VectorWorld:
         head.attach(next(iter(peaks)))
         peaks |= {rows: config.row_rate} if rows else {}
         steps = config.epochs * (len(split.train) // config.batch_size)
+        without_warmup = config.model_copy(update={"warmup_steps": 0})
         for step, plan in enumerate(plan_batches(len(split.train), config, seed=seed)):
             if variant == "retokenize" and step in (steps // 3, 2 * steps // 3):
                 retokenize(head, partial(make_codes, seed=seed))
             labels = torch.from_numpy(split.labels[plan.indices])
             for optimizer, peak in peaks.items():
-                optimizer.param_groups[0]["lr"] = learning_rate(step, steps=steps, peak=peak, warmup_steps=0)
+                optimizer.param_groups[0]["lr"] = learning_rate(step, without_warmup, steps=steps, peak=peak)
                 optimizer.zero_grad(set_to_none=True)
             loss = self._step(model, head, config, self.observed[split.train[plan.indices]], labels, step)
             loss.backward()
