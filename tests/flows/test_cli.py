@@ -139,8 +139,8 @@ def test_config_is_shown_checked_and_documented(gif) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--set", "tokenization.lenght=4", "--dry-run"], "did you mean 'length'?"),
-        (["run", "--only", "tokenisation"], "there are: ingestion, embedding"),
+        (["run", "--preset", "demo", "--set", "tokenization.lenght=4", "--dry-run"], "did you mean 'length'?"),
+        (["run", "--preset", "demo", "--only", "tokenisation"], "there are: ingestion, embedding"),
         (["run", "--config", "nowhere.yaml"], "neither a file nor a preset"),
         (["run", "--config", "run.yaml", "--preset", "demo"], "not both"),
         (["run", "--config", "run.yaml", "--only", "training", "--from", "embedding", "--dry-run"], "not both"),
@@ -150,7 +150,7 @@ def test_config_is_shown_checked_and_documented(gif) -> None:
         (["compare", "1999", "2000"], "there is no model '1999'"),
         (["sql", "--run", "1999", "SELECT 1"], "there is no run"),
         (
-            ["run", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry-run"],
+            ["run", "--preset", "demo", "--set", "ingestion.sources=[{kind: folder, path: nowhere}]", "--dry-run"],
             "there is no folder nowhere",
         ),
     ],
