@@ -12,7 +12,6 @@ from gif_core.ingestion import describe_readers, find_base
 from gif_core.protocols.sets import describe_set
 from gif_core.readers import open_reader
 from gif_core.reporting import Scored, find_comparable
-from gif_core.tokenization import code_shape
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -73,20 +72,6 @@ def _with_weights(store: ArtifactStore, config: RunConfig, settings: Settings, i
     return settings | {"pretrained": describe_weights(config.embedding)}
 
 
-def _with_length(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """Resolve the code length by the number of identities, so that null and the equal number have one key.
-
-    The number is known when the faces are stored; until then a dry run shows the key of the settings as they are.
-    """
-    given = inputs.get("ingestion")
-    faces = store.look_up(given.ref) if isinstance(given, StageIdentity) else given
-    identities = faces.manifest.metrics.get("identities") if faces else None
-    if not isinstance(identities, int) or "extends" in settings:
-        return settings
-    resolved = {"length": code_shape(identities, config.tokenization).length}
-    return {name: value for name, value in settings.items() if name != "max_vocab_size"} | resolved
-
-
 def _with_weight_files(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
     """Replace the files that training starts from and learns from by their digests."""
     files = {"start_from": config.training.start_file, "teacher": config.training.teacher}
@@ -111,7 +96,6 @@ def _with_comparable(store: ArtifactStore, config: RunConfig, settings: Settings
 CONTENTS: Final[Mapping[StageName, Callable[[ArtifactStore, RunConfig, Settings, Inputs], Settings]]] = {
     "ingestion": _with_sources,
     "embedding": _with_weights,
-    "tokenization": _with_length,
     "training": _with_weight_files,
     "evaluation": _with_sets,
     "reporting": _with_comparable,

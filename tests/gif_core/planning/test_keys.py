@@ -1,4 +1,3 @@
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,6 @@ from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.planning import StageIdentity, contents_of, identify_stage, stage_settings
 from schemas.loading import load_config
 from schemas.run import RunConfig
-from schemas.stages import StageName
 
 
 @pytest.fixture
@@ -49,19 +47,3 @@ def test_weights_in_a_file_are_known_by_their_content_and_not_by_their_place(
         for name in ("a.pt", "b.pt", "c.pt")
     )
     assert a == b != c
-
-
-def test_a_code_length_that_is_null_and_the_equal_number_are_one_key(store: ArtifactStore, tiny: RunConfig) -> None:
-    faces = identify_stage(store, tiny, "ingestion", {})
-    with store.draft(faces.ref, faces.settings, faces.made_from) as draft:
-        draft.metrics["identities"] = 300
-        store.publish(draft)
-    stored = {"ingestion": store.open(faces.ref)}
-
-    def key(*overrides: str, inputs: Mapping[StageName, Artifact | StageIdentity] = stored) -> str:
-        given = {**inputs, "separation": identify_stage(store, tiny, "separation", {"embedding": faces})}
-        return identify_stage(store, load_config(tiny, list(overrides)), "tokenization", given).ref.key
-
-    assert key() == key("tokenization.length=2") == key(inputs={"ingestion": faces})
-    assert key() == key("tokenization.max_vocab_size=19")
-    assert key("tokenization.length=3") == key("tokenization.max_vocab_size=12") != key()
