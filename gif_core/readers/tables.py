@@ -107,7 +107,7 @@ class TableReader:
         self, listing: TableListing, file: int, first: int, labels: pa.Array, text: Callable[[pa.Scalar], str]
     ) -> None:
         encoded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
-        places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        places = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         used, seen = np.unique(places, return_index=True)
         lookup = np.full(len(encoded.dictionary) + 1, -1, np.int32)
         for place in used[np.argsort(seen)].tolist():

@@ -386,10 +386,11 @@ def test_a_parquet_file_with_one_long_label_for_all_rows_is_not_unfolded(keep_in
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "file"])
+@pytest.mark.parametrize("index", [pa.int64(), pa.uint32()])
 def test_labels_that_a_dictionary_lists_but_no_row_has_are_no_identities(
-    read_source: Read, keep_in_memory: Keep, kind: str
+    read_source: Read, keep_in_memory: Keep, kind: str, index: pa.DataType
 ) -> None:
-    labels = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2, None]), pa.array(["ann", "bob", "cy"]))
+    labels = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2, None], index), pa.array(["ann", "bob", "cy"]))
     ending = "parquet" if kind == "parquet" else "arrow"
     content = encode(table([b"1", b"2", b"3", b"4"], labels), kind, rows=4)
     reader = open_reader(source(keep_in_memory({f"a.{ending}": content}), kind))
