@@ -185,8 +185,8 @@ def tell(results: dict[str, dict[str, list[float]]]) -> None:
     print("mean, difference to the first head, its standard error over seeds, and over held-out identities")
 
 
-def main() -> None:
-    """Train, compare, and end with one line of JSON."""
+def read_arguments() -> argparse.Namespace:
+    """Return what was asked for; with photographs a folder of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("world", choices=COMMON)
     parser.add_argument("--heads", nargs="+", default=list(HEADS), help=f"of {', '.join(HEADS)}; gif+VARIANT")
@@ -215,6 +215,12 @@ def main() -> None:
     if given.world == "photographs" and not (given.faces and given.faces.is_dir()):
         parser.error("photographs need --faces: a folder with a folder of images per identity")
     given.held_out = given.held_out or (60 if given.world == "photographs" else 1500)
+    return given
+
+
+def main() -> None:
+    """Train, compare, and end with one line of JSON."""
+    given = read_arguments()
     torch.set_num_threads(given.threads)
     given.folder.mkdir(parents=True, exist_ok=True)
     world = open_world(given)

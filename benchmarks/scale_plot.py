@@ -2,8 +2,9 @@
 
 import math
 
+from log_plots import COLOURS
+
 LEFT, TOP, WIDTH, HEIGHT = 60, 40, 420, 240
-COLOURS = ("#e5534b", "#3b82f6", "#2da06f", "#a06ee1", "#e8862e", "#0e7490", "#8a94a6")
 
 
 def draw_quality(curves: dict[str, list[tuple[float, float]]], title: str) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gif_core.embedding.encoders import build_encoder
-from gif_core.heads import Head, build_head
+from gif_core.heads import build_head
 from gif_core.images import normalize_pixels
 from gif_core.runtime import ProcessGroup
 from gif_core.separation import separated
@@ -269,24 +269,18 @@ class VectorWorld:
             for optimizer, peak in peaks.items():
                 optimizer.param_groups[0]["lr"] = learning_rate(step, without_warmup, steps=steps, peak=peak)
                 optimizer.zero_grad(set_to_none=True)
-            loss = self._step(model, head, config, self.observed[split.train[plan.indices]], labels, step)
-            loss.backward()
+            head.begin_step(labels, step)
+            features = model(self.observed[split.train[plan.indices]])
+            output = head(features, labels)
+            if head.sample_negatives:
+                loss_samples = head.sample_negatives(features, labels, head.rows_of(labels))
+                output = output.plus("loss_samples", loss_samples, config.sample_weight)
+            output.loss.backward()
             for optimizer in peaks:
                 optimizer.step()
             head.end_step()
         with torch.inference_mode():
             return model.eval()(self.observed[split.test])
-
-    def _step(
-        self, model: nn.Module, head: Head, config: TrainingConfig, observed: Tensor, labels: Tensor, step: int
-    ) -> Tensor:
-        head.begin_step(labels, step)
-        features = model(observed)
-        output = head(features, labels)
-        self.code_accuracy = float(output.metrics.get("code_accuracy", torch.nan))
-        if not head.sample_negatives:
-            return output.loss
-        return output.loss + config.sample_weight * head.sample_negatives(features, labels, head.rows_of(labels))
 
 
 def perceptron(inputs: int, hidden: int, outputs: int) -> nn.Module:
