@@ -18,6 +18,10 @@ class HeadOutput:
     loss: Tensor
     metrics: dict[str, Tensor]
 
+    def plus(self, name: str, loss: Tensor, weight: float) -> "HeadOutput":
+        """The output with another term of the loss, which is logged without its weight."""
+        return HeadOutput(self.loss + weight * loss, {**self.metrics, name: loss.detach()})
+
 
 class Head(nn.Module):
     """Features and labels → loss.

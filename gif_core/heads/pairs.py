@@ -27,7 +27,3 @@ class PairHead(Head):
         The trainer averages it and its gradient over the processes.
         """
         raise NotImplementedError
-
-    def rows_of(self, labels_B: Tensor) -> Tensor:
-        """No rows stand for identities here."""
-        raise NotImplementedError

@@ -116,3 +116,29 @@ class Reader(Protocol):
     def describe(self) -> dict[str, Any]:
         """A description of the source's content without reading images; part of the key."""
         ...
+
+
+class ReaderAround:
+    """What readers share that change only how another one's images are read."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Take the other reader."""
+        self.reader = reader
+
+    @property
+    def files(self) -> Sequence[SourceFile]:
+        """The files of the source."""
+        return self.reader.files
+
+    @property
+    def listing(self) -> Listing:
+        """The listing of the source."""
+        return self.reader.listing
+
+    def names(self, records: NDArray[np.int64]) -> list[str]:
+        """Names of the records in their source."""
+        return self.reader.names(records)
+
+    def describe(self) -> dict[str, Any]:
+        """The description of the source."""
+        return self.reader.describe()

@@ -6,7 +6,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.detection import DETECTOR_DIGEST, NoFaceError, find_detector, find_faces, only_face
-from gif_core.images import BadImageError, ImageLimits, SourceFile, check_image, decode_bounded
-from gif_core.readers.base import Content, Listing, Reader
+from gif_core.images import BadImageError, ImageLimits, check_image, decode_bounded
+from gif_core.readers.base import Content, Reader, ReaderAround
 
 VERSION: Final = 1
 """Raised when the same photographs would give other faces."""
@@ -31,12 +31,13 @@ FRAME: Final = struct.Struct("<qIBI")
 """Before every result: record, bytes, whether it is a reason, checksum."""
 
 
-class DetectingReader:
+class DetectingReader(ReaderAround):
     """Reads the faces of photographs; the log makes a killed ingestion go on where it stopped."""
 
     def __init__(self, reader: Reader, limits: ImageLimits) -> None:
         """Wrap a reader of photographs, which is read inside `detecting`; `limits` are those of photographs."""
-        self.reader, self._limits = reader, limits
+        super().__init__(reader)
+        self._limits = limits
         self.threads, self.in_any_order = reader.threads, reader.in_any_order
 
     @contextmanager
@@ -51,23 +52,9 @@ class DetectingReader:
         ):
             yield
 
-    @property
-    def files(self) -> Sequence[SourceFile]:
-        """The files of the source."""
-        return self.reader.files
-
-    @property
-    def listing(self) -> Listing:
-        """The listing of the source."""
-        return self.reader.listing
-
-    def names(self, records: NDArray[np.int64]) -> list[str]:
-        """Names of the photographs in their source."""
-        return self.reader.names(records)
-
     def describe(self) -> dict[str, Any]:
         """The description of the source, and the detector."""
-        return self.reader.describe() | {"detect": f"{DETECTOR_DIGEST}-{VERSION}"}
+        return super().describe() | {"detect": f"{DETECTOR_DIGEST}-{VERSION}"}
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
         """The aligned faces of these photographs, or why there is none."""

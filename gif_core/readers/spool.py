@@ -4,7 +4,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.images import BadImageError, SourceFile
-from gif_core.readers.base import Content, Listing, Reader
+from gif_core.images import BadImageError
+from gif_core.readers.base import Content, Reader, ReaderAround
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def readable(reader: Reader, records: NDArray[np.int64], path: Path) -> Iterator
             path.unlink()
 
 
-class Spool:
+class Spool(ReaderAround):
     """Copies of another reader's images in one local file."""
 
     threads: int | None = None
@@ -43,7 +43,8 @@ class Spool:
 
     def __init__(self, reader: Reader, records_S: NDArray[np.int64], file: Any) -> None:
         """Copy these records, sorted in the order of the source."""
-        self.reader, self.records_S, self.file = reader, records_S, file
+        super().__init__(reader)
+        self.records_S, self.file = records_S, file
         self.bad: dict[int, str] = {}
         lengths_S = np.zeros(len(records_S), np.int64)
         for start in range(0, len(records_S), CHUNK):
@@ -55,24 +56,6 @@ class Spool:
         file.flush()
         self.ends_S = np.cumsum(lengths_S)
         self.starts_S = self.ends_S - lengths_S
-
-    @property
-    def files(self) -> Sequence[SourceFile]:
-        """The files of the source."""
-        return self.reader.files
-
-    @property
-    def listing(self) -> Listing:
-        """The listing of the source."""
-        return self.reader.listing
-
-    def names(self, records: NDArray[np.int64]) -> list[str]:
-        """Names of the records in their source."""
-        return self.reader.names(records)
-
-    def describe(self) -> dict[str, Any]:
-        """The description of the source."""
-        return self.reader.describe()
 
     def read(self, records: NDArray[np.int64]) -> Iterator[Content]:
         """The copies of these records."""

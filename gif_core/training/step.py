@@ -166,9 +166,11 @@ class Stepper:
         output = self._loss(features_BD, keys_BD, labels_B)
         if self.state.head.sample_negatives:
             own_BD = self.state.head.rows_of(labels_B)
-            output = self._add_samples(output, self.state.head.sample_negatives(features_BD, labels_B, own_BD))
+            loss_samples = self.state.head.sample_negatives(features_BD, labels_B, own_BD)
+            output = output.plus("loss_samples", loss_samples, self.config.sample_weight)
         if self.teacher is not None:
-            output = self._add_teacher(output, distillation_loss(features_BD, self.teacher, images_BCHW))
+            loss_teacher = distillation_loss(features_BD, self.teacher, images_BCHW)
+            output = output.plus("loss_teacher", loss_teacher, self.config.teacher_weight or TEACHER_WEIGHT)
         self.state.scaler.scale(output.loss * weight).backward()  # type: ignore[no-untyped-call]
         return {"loss": output.loss.detach(), **output.metrics}
 
@@ -190,16 +192,6 @@ class Stepper:
             return head.compare(features_BD, keys_BD, labels_B)
         output: HeadOutput = head(features_BD, labels_B)
         return output
-
-    def _add_samples(self, output: HeadOutput, loss_samples: Tensor) -> HeadOutput:
-        loss = output.loss + self.config.sample_weight * loss_samples
-        return HeadOutput(loss, {**output.metrics, "loss_samples": loss_samples.detach()})
-
-    def _add_teacher(self, output: HeadOutput, loss_teacher: Tensor) -> HeadOutput:
-        weight = TEACHER_WEIGHT if self.config.teacher_weight is None else self.config.teacher_weight
-        return HeadOutput(
-            output.loss + weight * loss_teacher, {**output.metrics, "loss_teacher": loss_teacher.detach()}
-        )
 
     @property
     def _is_frozen(self) -> bool:
