@@ -12,6 +12,9 @@ FAISS ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
+# Compiled modules are kept even where the environment says otherwise: without them every process compiles torch anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One thread per test process: threads of two processes on two cores would spin against each other.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
