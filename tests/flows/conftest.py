@@ -10,6 +10,8 @@ import pytest
 from flows.cli import main
 from schemas.stages import STAGES
 
+LOADED = ("gif_core.embedding.encoders.open_clip_encoder", "gif_core.training.worker", "faiss", "duckdb")
+"""What stages import when they compute."""
 Start = Callable[..., BaseProcess]
 Gif = Callable[..., str]
 
@@ -35,7 +37,7 @@ def start_gif(prefect_api: str, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts the command with these arguments, on the real Prefect server."""
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["flows.cli", "flows.pipeline", *(f"tasks.{stage}" for stage in STAGES)])
+    context.set_forkserver_preload(["flows.cli", "flows.pipeline", *(f"tasks.{stage}" for stage in STAGES), *LOADED])
 
     def start(*arguments: str) -> BaseProcess:
         monkeypatch.setattr(sys, "argv", ["gif", *arguments])

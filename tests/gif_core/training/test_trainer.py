@@ -279,7 +279,7 @@ def test_a_clipped_gradient_takes_a_shorter_step_in_the_same_direction(faces: Fa
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_trains_with_weights_in_full(faces: Faces, precision: str) -> None:
-    config = make_config(precision=precision, epochs=12, learning_rate=0.05)
+    config = make_config(precision=precision, epochs=4, learning_rate=0.05)
     training, full = run(faces, config), begin(faces, config.model_copy(update={"precision": "fp32"}))
     assert {value.dtype for value in weights(training).values() if value.is_floating_point()} == {torch.float32}
     losses = [step["loss"] for step in metrics(training)]
