@@ -1,6 +1,5 @@
 """What would fail hours later is said before the first stage."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,7 @@ def test_the_demo_can_run(tmp_path: Path) -> None:
     assert check(tmp_path) == []
 
 
-def test_everything_that_is_missing_is_said_at_once_in_two_seconds(tmp_path: Path) -> None:
-    start = time.process_time()
+def test_everything_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(CannotRunError) as caught:
         check(
             tmp_path,
@@ -43,7 +41,6 @@ def test_everything_that_is_missing_is_said_at_once_in_two_seconds(tmp_path: Pat
             "embedding.model=tinyclip",
             "embedding.pretrained=weights/no.pth",
         )
-    assert time.process_time() - start < 2
     for words in ("no/photos", "no.rec", "no/lfw.bin, the path of the set lfw", "no/ijb", "did you mean 'tiny-clip'?"):
         assert words in str(caught.value), words
     assert "Error" not in str(caught.value)
