@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING
 
 from gif_core.runtime.lazy import lazy_imports
 
-__all__ = ["Head", "HeadOutput", "PairHead", "TokenHeads", "build_head"]
+__all__ = ["Head", "HeadOutput", "PairHead", "TokenHeads", "apply_shared_map", "build_head"]
 
 if TYPE_CHECKING:
     from gif_core.heads.base import Head, HeadOutput
     from gif_core.heads.factory import build_head
     from gif_core.heads.pairs import PairHead
+    from gif_core.heads.shared_map import apply_shared_map
     from gif_core.heads.token_heads import TokenHeads
 else:
     __getattr__ = lazy_imports(__name__)

@@ -20,8 +20,10 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "CHUNK",
     "NAME",
+    "SCORED_ROWS",
     "VECTORS",
     "Neighbourhoods",
+    "SeparationScores",
     "SeparationStep",
     "batch_gradient",
     "bin_edges",
@@ -47,7 +49,13 @@ if TYPE_CHECKING:
     from gif_core.separation.checkpoints import NAME
     from gif_core.separation.code_vectors import open_code_vectors
     from gif_core.separation.descent import SeparationStep, separated
-    from gif_core.separation.distances import bin_edges, measure_distances, separation_scores
+    from gif_core.separation.distances import (
+        SCORED_ROWS,
+        SeparationScores,
+        bin_edges,
+        measure_distances,
+        separation_scores,
+    )
     from gif_core.separation.equalisation import centre, equalise
     from gif_core.separation.linear_maps import CHUNK, fit_map, leading_directions, place, project
     from gif_core.separation.neighbourhoods import Neighbourhoods, neighbours_kept, sample

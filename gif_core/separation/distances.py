@@ -15,6 +15,8 @@ from gif_core.separation.potential import BLOCK, mean_cosine, pair_cosines
 
 BINS: Final = 200
 """Equal-width bins of cosine distance over [0, 2]."""
+SCORED_ROWS: Final = 32_768
+"""Distances are those of all pairs up to so many vectors, and of a fixed sample of so many beyond."""
 
 
 @dataclass(frozen=True)

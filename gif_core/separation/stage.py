@@ -14,7 +14,7 @@ from gif_core.artifacts import Draft, Inputs
 from gif_core.runtime import Progress, count_processes, create_matrix, map_matrix, pick_device
 from gif_core.separation.checkpoints import NAME
 from gif_core.separation.descent import SeparationStep
-from gif_core.separation.distances import bin_edges, measure_distances
+from gif_core.separation.distances import SCORED_ROWS, bin_edges, measure_distances
 from gif_core.separation.neighbourhoods import sample
 from gif_core.separation.starting_vectors import copy_vectors, keep_known_vectors
 from gif_core.separation.worker import VECTORS, WORKER
@@ -22,8 +22,6 @@ from schemas.files import CODE_VECTORS_FILE, CURVE_FILE, DISTANCES_FILE, VECTORS
 from schemas.run import RunConfig
 from schemas.separation import SeparationJob
 
-SCORED_ROWS: Final = 32_768
-"""Distances are those of all pairs up to so many vectors, and of a fixed sample of so many beyond."""
 CURVE: Final = pa.schema(
     [("epoch", pa.int64())]
     + [(name, pa.float64()) for name in ("loss", "gap", "mean_cosine", "neighbours_kept", "spearman")]

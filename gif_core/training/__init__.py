@@ -17,6 +17,7 @@ buffers            Copies of the running statistics, to restore them when a step
 headlines          Headline metrics: in a line while training runs, and their means for the manifest
 loggers            TensorBoard and Weights & Biases
 model              A trained model as files: weights in safetensors, description in JSON
+centroids          Separation of softmax centroids and code vectors after training (the paper's Figure 4)
 export             A trained backbone as ONNX, or as the state dict that insightface reads
 oom                Out-of-memory errors, with the settings that need less memory
 data/              Which images make up each step, and how they are decoded and augmented
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
+    "MeasuredCentroids",
     "NoTokenHeadsError",
     "TrainingLogs",
     "TrainingReport",
@@ -38,6 +40,7 @@ __all__ = [
     "learned_codes",
     "load_backbone",
     "load_token_heads",
+    "measure_centroids",
     "open_backbone",
     "open_checkpoints",
     "run_job",
@@ -45,6 +48,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gif_core.training.centroids import MeasuredCentroids, measure_centroids
     from gif_core.training.export import export_onnx, export_torch
     from gif_core.training.loggers import TrainingLogs
     from gif_core.training.model import (

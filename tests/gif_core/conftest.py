@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 from gif_core.artifacts import Artifact, ArtifactStore, Draft, MetricsWriter, artifact_key
 from gif_core.evaluation import SetResult, SystemResult
@@ -113,6 +115,11 @@ def write_vectors(run: SmallRun) -> None:
         draft.metrics |= {"dimensions": 16, "mean_cosine": 0.912, "mean_cohesion": 0.876}
 
 
+def draw_unit_rows(rows: int, seed: int = 0) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(seed).standard_normal((rows, 16), dtype=np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
 def write_separation(run: SmallRun) -> None:
     kept = [1.0, 0.9, 0.8, None, 0.7, None, 0.6]
     gaps = [2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05]
@@ -127,6 +134,7 @@ def write_separation(run: SmallRun) -> None:
         }
         pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
         counts = np.arange(200) % 7
+        save_file({"code_vectors": draw_unit_rows(len(run.identities))}, draft.folder / "code_vectors.safetensors")
         distances = {"distance": np.arange(200) / 100, "before": counts, "after": counts[::-1]}
         pq.write_table(pa.table(distances), draft.folder / "distances.parquet")
         before = {"min_distance_before": 0.001, "mean_distance_before": 0.1, "max_distance_before": 0.4}
@@ -159,7 +167,20 @@ def write_training(run: SmallRun) -> None:
                 curves = dict.fromkeys((*names, *last, "images_per_second"), 1 / step)
                 writer.add(step, curves | {"skipped": run.skipped.get(step, 0)})
             writer.add(STEPS, {"val_accuracy": 0.75})
+        write_head(run, draft.folder)
         draft.metrics |= {"steps": STEPS, "images_per_second": 1234.5, "loss": 0.5} | last
+
+
+def write_head(run: SmallRun, folder: Path) -> None:
+    """Rows that have learned, and for codes a map that moves them further."""
+    rows = draw_unit_rows(len(run.identities), seed=1)
+    if run.config.training.head == "gif":
+        save_file({"code_vectors": rows}, folder / "code_vectors.safetensors")
+        save_file(
+            {"map_in_DW": draw_unit_rows(16, 2), "map_out_WD": draw_unit_rows(16, 3)}, folder / "head.safetensors"
+        )
+    else:
+        save_file({"weight_MD": 3 * rows}, folder / "head.safetensors")
 
 
 def write_scores(run: SmallRun) -> None:

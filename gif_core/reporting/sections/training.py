@@ -9,8 +9,10 @@ from gif_core.reporting import plots
 from gif_core.reporting.head_cost import code_dimension, memory_curves, size_of_head, size_of_rows, size_of_tokens
 from gif_core.reporting.plots import Curve
 from gif_core.reporting.sections.inputs import Inputs, Shown, read_curves
-from gif_core.runtime import decimal, duration, percent, thousands
+from gif_core.runtime import decimal, duration, percent, pick_device, thousands
+from gif_core.separation import SCORED_ROWS
 from gif_core.tokenization import CodeShape
+from gif_core.training import measure_centroids
 from schemas.files import METRICS_FILE
 from schemas.run import RunConfig
 
@@ -51,6 +53,8 @@ def show_training(config: RunConfig, inputs: Inputs) -> Shown:
         "gamma": config.training.gamma,
         "code_weight": config.training.code_weight,
         "tiles": [*tiles, (duration(manifest.seconds), "training time")],
+        "centroids": measure_centroids(inputs["separation"], inputs["training"], pick_device(config.execution.device)),
+        "scored_rows": SCORED_ROWS,
         "plots": list(_draw_plots(curves)),
     }
 
