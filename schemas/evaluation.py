@@ -32,6 +32,12 @@ class _FileSet(_Set):
     """Leave the set out when its files are not there; false: a run without them is refused."""
 
 
+class _Grouped(_Set):
+    group: SetLabel | None = None
+    """Benchmark that this set is one group of, for instance RFW for its set of each ethnicity. Sets with the same value
+    are compared: the worst group, their spread, and error rates at one common threshold; null: no such comparison."""
+
+
 class HeldOutSet(_Set):
     """Pairs drawn from the held-out identities (`ingestion.held_out`)."""
 
@@ -43,7 +49,7 @@ class HeldOutSet(_Set):
         return "held_out"
 
 
-class PairFileSet(_FileSet):
+class PairFileSet(_FileSet, _Grouped):
     """A verification file in insightface's `.bin` format: LFW, CFP-FP, AgeDB, CALFW, CPLFW."""
 
     kind: Literal["bin"] = "bin"
@@ -56,7 +62,7 @@ class PairFileSet(_FileSet):
         return PurePosixPath(self.path).stem
 
 
-class LfwSet(_FileSet):
+class LfwSet(_FileSet, _Grouped):
     """LFW's own format: images `Name/Name_0001.jpg` in a folder, and a `pairs.txt` that lists pairs of them."""
 
     kind: Literal["lfw"] = "lfw"
@@ -75,7 +81,7 @@ class LfwSet(_FileSet):
         return "LFW"
 
 
-class PairTableSet(_FileSet):
+class PairTableSet(_FileSet, _Grouped):
     """A Parquet file with one pair per row: `left`, `right`, and `same`, whether both show one identity."""
 
     kind: Literal["parquet"] = "parquet"
@@ -115,7 +121,7 @@ class IjbSet(_FileSet, _TemplateSet):
         return self.name
 
 
-class SyntheticPairsSet(_Set):
+class SyntheticPairsSet(_Grouped):
     """A small generated `.bin` set of synthetic identities that occur in no synthetic source."""
 
     kind: Literal["synthetic_bin"] = "synthetic_bin"

@@ -43,6 +43,7 @@ def evaluate_pairs(
         pair_set = _held_out_pairs(config, inputs) if isinstance(given, HeldOutSet) else open_pair_set(given, work)
         result.counts = {"pairs": len(pair_set.pairs), "same": int(pair_set.pairs.same.sum())}
         check_pairs(pair_set.pairs.same, folds)
+        result.group, result.same_P = getattr(given, "group", None), pair_set.pairs.same
     except UndefinedMetricsError as error:
         result.undefined = str(error)
         return result
@@ -62,7 +63,8 @@ def _add_system(
     pairs = pair_set.pairs
     found = verify_distances(distance_P, pairs.same, config.evaluation.folds)
     flags = {"flip": config.evaluation.flip and system in MIRRORED}
-    result.systems[system] = SystemResult(pair_metrics(found), flags, found.roc)
+    kept_P = distance_P if result.group else None
+    result.systems[system] = SystemResult(pair_metrics(found), flags, found.roc, distance_P=kept_P)
     if system == "model":
         result.errors = error_rows(system, pair_set.images, pairs, distance_P, found.threshold)
         identities = _identities(pair_set)

@@ -3,9 +3,10 @@
 # Shapes: P pairs, H height, W width, C channels.
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import cv2
@@ -91,6 +92,8 @@ class SystemResult:
     """Flags of this system only."""
     roc: Roc | None = None
     cmc: NDArray[np.float64] | None = None
+    distance_P: NDArray[np.float64] | None = None
+    """Squared distances of all pairs, for sets that are a group of a benchmark."""
 
 
 @dataclass
@@ -113,6 +116,9 @@ class SetResult:
     parts: list[str] = field(default_factory=list)
     """The stored parts that the features were read from."""
     parts_computed: int = 0
+    group: str | None = None
+    """The benchmark that this set is a group of; `same_P` has the kind of its pairs."""
+    same_P: NDArray[np.bool_] | None = None
 
     @property
     def metrics(self) -> dict[str, Metrics]:
@@ -166,14 +172,18 @@ def error_rows(
 
 
 def write_scores(
-    folder: Path, results: Sequence[SetResult], model: str, identification: SetResult | None = None
+    folder: Path,
+    results: Sequence[SetResult],
+    model: str,
+    identification: SetResult | None = None,
+    groups: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write `scores.json` and the tables of scores, metrics, ROC, CMC, errors, and scores of single pairs.
 
     Identification among the enrolled has its own JSON file; its metrics are in the same tables.
     """
     sets = {result.title: result.describe() for result in results}
-    write_json(folder / SCORES_FILE, {"model": model, "sets": sets})
+    write_json(folder / SCORES_FILE, {"model": model, "sets": sets} | ({"groups": dict(groups)} if groups else {}))
     if identification:
         write_json(folder / IDENTIFICATION_FILE, {"model": model, **identification.describe()})
     _write_metrics(folder, [*results, identification] if identification else results, model)

@@ -5,6 +5,7 @@ from collections.abc import Generator
 
 from gif_core.artifacts import Draft, Inputs, InThisProcess, PartRunner, list_parts
 from gif_core.evaluation import identification
+from gif_core.evaluation.groups import compare_groups
 from gif_core.evaluation.pairs import evaluate_pairs
 from gif_core.evaluation.results import SetResult, write_scores
 from gif_core.evaluation.templates import evaluate_templates
@@ -26,7 +27,7 @@ def run(
     found = (yield from identification.measure_identification(config, inputs, given)) if given else None
     if found and found.undefined:
         logger.warning("%s: %s", found.title, found.undefined)
-    write_scores(draft.folder, results, inputs["training"].ref.key, found)
+    write_scores(draft.folder, results, inputs["training"].ref.key, found, compare_groups(results))
     for result in results:
         draft.metrics |= _headline(result)
     draft.metrics |= identification.headline(found) if found else {}

@@ -33,9 +33,11 @@ __all__ = [
     "draw_pairs",
     "flags_of",
     "identify_templates",
+    "measure_roc",
     "pair_distances",
     "pair_rows",
     "pool_templates",
+    "read_groups",
     "read_identification",
     "read_scores",
     "score_pairs",
@@ -70,11 +72,12 @@ if TYPE_CHECKING:
         worst_errors,
     )
     from gif_core.protocols.pairs import Pairs, draw_pairs, pair_rows
-    from gif_core.protocols.roc import Roc, UndefinedMetricsError
+    from gif_core.protocols.roc import Roc, UndefinedMetricsError, measure_roc
     from gif_core.protocols.scores import (
         FlagValues,
         ScoresFormatError,
         flags_of,
+        read_groups,
         read_identification,
         read_scores,
         write_json,

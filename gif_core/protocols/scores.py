@@ -30,6 +30,12 @@ def read_scores(path: Path) -> dict[str, Mapping[str, Any]]:
     return sets
 
 
+def read_groups(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Read the comparisons of groups of a `scores.json` by benchmark; none if no set has a `group`."""
+    groups: dict[str, Mapping[str, Any]] = _read_json(path).get("groups", {})
+    return groups
+
+
 def read_identification(evaluation: Artifact) -> Mapping[str, Any] | None:
     """Read the identification results of an evaluation; None if identification was not measured."""
     if IDENTIFICATION_FILE not in evaluation.names():

@@ -23,6 +23,8 @@ ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
 def describe_set(given: EvaluationSet) -> dict[str, Any]:
     """Return a set's part of the key of its scores: its settings, with digests of its files instead of addresses."""
     settings = given.model_dump(mode="json")
+    if settings.get("group") is None:
+        settings.pop("group", None)  # so that it is in no key unless it is used
     if isinstance(given, HeldOutSet | SyntheticPairsSet | SyntheticIjbSet):
         return settings
     holds = (

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact
-from gif_core.protocols import read_identification, read_scores
+from gif_core.protocols import read_groups, read_identification, read_scores
 from gif_core.reporting import plots
 from gif_core.reporting.published import BENCHMARKS, PUBLISHED, benchmark_of, training_set_of
 from gif_core.reporting.sections.inputs import Inputs, Shown, count_identities, describe_encoder, read_curves
@@ -39,6 +39,7 @@ def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
         "sets": [_show_set(evaluation, title, found) for title, found in sets.items()],
         "notes": notes,
         "identification": _show_identification(evaluation),
+        "groups": [_show_groups(name, found) for name, found in _read_groups(evaluation).items()],
     }
 
 
@@ -99,6 +100,16 @@ def _show_set(evaluation: Artifact, title: str, found: Mapping[str, Any]) -> Sho
         "tables": list(_tables(found["systems"])),
     }
     return shown | {"roc": _draw_roc(evaluation, title), "cmc": _draw_cmc(evaluation, title)}
+
+
+def _show_groups(name: str, found: Mapping[str, Any]) -> Shown:
+    """Show what the groups of a benchmark have together, and each of them."""
+    return {
+        "title": name,
+        "common_fmr": found["flags"]["common_fmr"],
+        "systems": found["systems"],
+        "titles": list(next(iter(found["systems"].values()), {"groups": {}})["groups"]),
+    }
 
 
 def _tables(systems: Mapping[str, Mapping[str, float]]) -> Iterator[Shown]:
@@ -164,6 +175,10 @@ def _benchmark_metrics(evaluation: Artifact) -> dict[str, float]:
 
 def _cells(shares: Mapping[str, float]) -> list[str]:
     return [percent(shares[name]) if name in shares else "–" for name in BENCHMARKS]
+
+
+def _read_groups(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:
+    return read_groups(evaluation.path(SCORES_FILE))
 
 
 def _read_sets(evaluation: Artifact) -> dict[str, Mapping[str, Any]]:

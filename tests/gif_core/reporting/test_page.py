@@ -1,6 +1,7 @@
 import base64
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -31,6 +32,7 @@ from gif_core.reporting.published import INSIGHTFACE, NUM_IDENTITIES, PAPER, PUB
 from gif_core.reporting.sections.codes import FACE_SIZE, LARGEST_SHEET, MOST_FACES, _draw_tree, _encode_sheet
 from gif_core.runtime import decimal, duration, percent, size, thousands
 from gif_core.tokenization import CodeShape, unpack_codes, write_code_table
+from schemas.files import CODE_VECTORS_FILE
 from schemas.run import RunConfig
 from schemas.stages import STAGES
 from schemas.tokenization import TokenizationConfig
@@ -104,6 +106,30 @@ def test_every_section_is_there(page: Page) -> None:
     linked = [link.removeprefix("#") for link in page.loaded if link.startswith("#")]
     assert set(linked) == {*SECTIONS, "beside"}
     assert [name for name in page.ids if name in linked] == linked
+
+
+def test_the_separation_of_what_was_learned_is_shown(page: Page, run: Any) -> None:
+    shown = " ".join(page.text.split())
+    count = len(run.identities)
+    assert f"Code vectors H {count} 0.7100 1.0500 1.3000" in shown
+    assert f"H after training {count} " in shown
+    assert f"H after training, where the learned map puts it {count} " in shown
+
+
+def test_groups_of_a_benchmark_are_compared(small_run: MakeRun, tmp_path: Path) -> None:
+    run = small_run(tmp_path / "store")
+    rates = {"fmr": 0.002, "fnmr": 0.25}
+    model = {"mean_accuracy": 0.85, "worst_group": HOSTILE, "accuracy_spread": 0.125, "worst_fmr": 0.002}
+    model |= {"worst_fnmr": 0.25, "groups": {HOSTILE: {"accuracy": 0.8, **rates}, "Asian": {"accuracy": 0.9, **rates}}}
+    groups = {"RFW": {"flags": {"common_fmr": 0.001}, "systems": {"model": model}}}
+    evaluation = run.config.evaluation.model_copy(update={"pairs": 7})
+    run.config = run.config.model_copy(update={"evaluation": evaluation})
+    with run.publish("evaluation") as draft:
+        write_scores(draft.folder, [], "0" * 64, groups=groups)
+    shown = " ".join(Page(run.report(tmp_path / "report.html")).text.split())
+    assert "Groups of RFW" in shown
+    assert f"{HOSTILE} (worst) 80.00% 0.20% 25.00%" in shown
+    assert "85.00%, 12.50%" in shown
 
 
 def test_ids_are_unique(page: Page) -> None:
@@ -415,6 +441,7 @@ def test_artifacts_without_the_newer_tables_make_a_report_without_their_figures(
     with run.publish("separation") as draft:
         curve = {"epoch": [0], "loss": [1.0], "gap": [1.0], "mean_cosine": [0.0], "neighbours_kept": [1.0]}
         pq.write_table(pa.table(curve), draft.folder / "curve.parquet")
+        shutil.copyfile(run.inputs["separation"].path(CODE_VECTORS_FILE), draft.folder / CODE_VECTORS_FILE)
         names = [f"{name}_distance{when}" for name in ("min", "mean", "max") for when in ("", "_before")]
         draft.metrics |= dict.fromkeys(names, 1.0) | {"gap": 1.0, "epochs": 0, "neighbours_kept": 1.0}
     page = Page(run.report(tmp_path / "report.html"))
