@@ -1,29 +1,113 @@
-"""Experiments of the paper: what varies, on which preset; one YAML file each."""
+"""Experiments of the paper: what varies, on which preset, and how the result is shown; one YAML file each."""
 
 from importlib import resources
-from typing import Final
+from typing import Final, Literal
 
 import yaml
+from pydantic import Field, PositiveInt
 
 from schemas.base import Frozen
 from schemas.presets import PresetName
 
-EXPERIMENTS: Final = ("table2", "figure5c", "figure5d", "figure5ef", "supplement-lambda")
+EXPERIMENTS: Final = (
+    "figure1a",
+    "figure1c",
+    "figure4",
+    "table1",
+    "table2",
+    "figure5a",
+    "figure5b",
+    "figure5c",
+    "figure5d",
+    "figure5ef",
+    "table3",
+    "supplement-lambda",
+    "supplement-separation",
+    "supplement-dino",
+)
+"""All experiments, in the order of the paper."""
 FOLDER: Final = "presets/paper/experiments"
+DEMO: Final[PresetName] = "paper/demo"
+"""Preset of every experiment at the scale of a demonstration."""
+Scale = Literal["full", "demo"]
+
+
+class Row(Frozen):
+    """A row of a table, or a point or bar of a figure: one configuration of the pipeline."""
+
+    name: str
+    settings: tuple[str, ...] = ()
+    """Settings `stage.field=value` of the row."""
+    preset: PresetName | None = None
+    """Preset in place of the experiment's at the paper's size."""
+    demo_settings: tuple[str, ...] | None = None
+    """Settings in place of `settings` at the demo's size."""
+    about: dict[str, str] = Field(default_factory=dict)
+    """Further columns as the paper prints them, such as the training set."""
+    base: bool = False
+    """Others are compared with this row; without such a row, with the first."""
+    published: dict[str, float] = Field(default_factory=dict)
+    """Percentages that the paper prints for this row by column, where `published` of reports does not have them."""
+
+
+class Cost(Frozen):
+    """What a cost is measured on."""
+
+    identities: tuple[PositiveInt, ...]
+    demo_identities: tuple[PositiveInt, ...]
+    heads: tuple[str, ...] = ()
+    """Of the heads that are known to measurements of cost: see `gif_core.paper.head_steps`."""
+    backbone: str = "iresnet100"
+    demo_backbone: str = "iresnet_tiny"
+    batch_size: PositiveInt = 512
+    demo_batch_size: PositiveInt = 32
+    dimensions: PositiveInt = 512
+    shows: Literal["seconds", "bytes"] = "seconds"
+    """What the figure has on its vertical axis."""
+
+    def sizes(self, scale: Scale) -> tuple[int, ...]:
+        """The numbers of identities to measure."""
+        return self.identities if scale == "full" else self.demo_identities
 
 
 class Experiment(Frozen):
-    """A table or figure of the paper as runs of the pipeline."""
+    """A table or figure of the paper."""
 
     title: str
-    preset: PresetName
-    """Preset of the experiment at the paper's size."""
-    variants: dict[str, tuple[str, ...]]
-    """Settings `stage.field=value` of each row; the others are compared with the first."""
-    trained_on: str | None = None
-    """Training set whose published scores are shown beside ours; null: none are."""
+    kind: Literal["runs", "separation", "datasets", "head_cost", "training_speed", "separation_cost"] = "runs"
+    """`runs` are scored, `separation` compares centroids and code vectors of runs; others need no run."""
+    form: Literal["table", "bars", "curve", "lengths"] = "table"
+    """How scores are drawn below their table; `lengths` adds the vocab size of each length."""
+    x: str = ""
+    """Name of the horizontal axis of a curve."""
+    preset: PresetName = "paper/ms1mv2-r100"
+    """Preset of all rows at the paper's size."""
+    rows: tuple[Row, ...] = ()
+    """In the order of the paper."""
+    levels: tuple[str, ...] = ()
+    """Rows that a curve shows as horizontal lines, as the paper does."""
+    columns: tuple[str, ...] = ("LFW", "CFP-FP", "AgeDB", "CALFW", "CPLFW", "IJB-B", "IJB-C")
+    """Columns of the paper's table, in its order."""
+    improvement: bool = False
+    """Add a row with the difference of the last row to the first."""
+    fars: tuple[float, ...] = (1e-4,)
+    """False accept rates of template sets."""
+    cost: Cost | None = None
     remarks: tuple[str, ...] = ()
-    """Where the paper contradicts itself or the record."""
+    """Where the paper contradicts itself or the record, and what is not printed there."""
+    demo_remarks: tuple[str, ...] = ()
+    """What differs at the demo's size."""
+
+    def rows_at(self, scale: Scale) -> tuple[Row, ...]:
+        """The rows; at the demo's size without those that differ from another in dataset or backbone only."""
+        if scale == "full":
+            return self.rows
+        distinct = {row.demo_settings or row.settings: row for row in reversed(self.rows)}
+        return tuple(row for row in self.rows if distinct[row.demo_settings or row.settings] is row)
+
+    def base_at(self, scale: Scale) -> int:
+        """Position of the row that others are compared with."""
+        return next((place for place, row in enumerate(self.rows_at(scale)) if row.base), 0)
 
 
 def read_experiment(name: str) -> Experiment:

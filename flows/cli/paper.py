@@ -1,84 +1,186 @@
-"""`gif paper`: experiments of the paper as sweeps, with the published numbers beside ours."""
+"""`gif paper`: the paper's tables and figures, measured here, with the published numbers beside ours."""
 
+from __future__ import annotations
+
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from flows.cli.options import Overrides
 from flows.cli.output import Console, note
-from flows.cli.sweep import Given, refuse_failures, run_sweep, show_sections
-from gif_core.sweeps import Variant, write_page
-from schemas.experiments import EXPERIMENTS, Experiment, read_experiment
+from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep, show_sections
+from gif_core.artifacts import ArtifactStore, with_ancestors
+from gif_core.sweeps import Variant
+from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
 
-DEMO_SIZE = (
-    "Faces are drawn, the network is small and trained for minutes: rows can be compared with each other, not with the "
-    "paper's numbers."
-)
+if TYPE_CHECKING:
+    from gif_core.paper import Chart, Grid, Result
+    from gif_core.training import MeasuredCentroids
+    from schemas.experiments import Row
+
+RUNS = ("runs", "separation")
+"""Kinds of experiments that train."""
+ASSUMED = 8 * 2**30
+"""Bytes of memory where the system does not say how many are free."""
 
 
 def paper(
-    experiment: Annotated[str, typer.Argument(help=f"'ls', or one of {', '.join(EXPERIMENTS)}.")],
+    experiment: Annotated[str, typer.Argument(help=f"'ls', 'all', or one of {', '.join(EXPERIMENTS)}.")],
     data: Annotated[str | None, typer.Option(help="Folder of datasets and benchmarks ($GIF_DATA).")] = None,
-    scale: Annotated[str, typer.Option(help="'full': the paper's preset. 'demo': drawn faces, minutes.")] = "full",
+    scale: Annotated[str, typer.Option(help="'full': the paper's size. 'demo': drawn faces, a minute a run.")] = "full",
     overrides: Overrides = None,
     seeds: Annotated[str, typer.Option(help="Seeds of the runs, divided by commas.")] = "0",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    device: Annotated[str, typer.Option(help="Where costs are measured: cpu or cuda.")] = "cpu",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a self-contained HTML page.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what each would compute.")] = False,
 ) -> None:
-    """Run an experiment of the paper: its variants as a sweep, then our scores and the published ones.
+    """Run an experiment of the paper, and show it in the paper's own form with the published numbers beside ours.
 
-    Not here yet: Figures 1a, 1c, 4, 5a, 5b, Table 3, the cost of separation, CLIP against DINO.
+    At full scale the presets `paper/…` train with the paper's method as printed; costs are measured as far as memory
+    reaches and computed beyond. After an interruption the same command continues.
 
     Examples:
       gif paper ls
 
+      gif paper table1 --data /faces --dry-run
+
       gif paper figure5d --scale demo --seeds 0,1,2 --out figure5d.html
 
-      gif paper table2 --data /faces --dry-run
+      gif paper all --scale demo --out paper.html
     """
     if experiment == "ls":
         _list()
         return
-    wanted = read_experiment(experiment)
     if scale not in ("full", "demo"):
         raise ValueError(f"--scale is full or demo, not {scale!r}")
-    more = [f"data={data}"] if data else []
-    given = Given(None, "demo" if scale == "demo" else wanted.preset, (*more, *(overrides or ())))
-    variants = [Variant(settings, name) for name, settings in wanted.variants.items()]
-    sections, failed = run_sweep(given, variants, seeds, paired=True, jobs=jobs, dry_run=dry_run)
-    show_sections(sections)
-    if not dry_run:
-        _show_published(wanted)
-    for remark in (*wanted.remarks, *([DEMO_SIZE] if scale == "demo" else [])):
-        note(remark)
-    if out and sections:
-        write_page(out, sections, f"gif paper {experiment} --scale {scale} --seeds {seeds}")
+    changes = (*([f"data={data}"] if data else ()), *(overrides or ()))
+    asked = _Asked(cast(Scale, scale), changes, seeds, jobs, device, dry_run)
+    results, failed = [], 0
+    for name in EXPERIMENTS if experiment == "all" else (experiment,):
+        result, lost = asked.run(name)
+        failed += lost
+        if result:
+            _show(result)
+            results.append(result)
+            _write(out, results)
+    if out and results:
         print(f"page: {out}")
     refuse_failures(failed)
 
 
+def _write(out: Path | None, results: list[Result]) -> None:
+    """Write what is finished so far."""
+    if out:
+        from gif_core.paper import write_page
+
+        write_page(out, results)
+
+
+class _Asked:
+    """What the command line asks of every experiment."""
+
+    def __init__(
+        self, scale: Scale, overrides: tuple[str, ...], seeds: str, jobs: int, device: str, dry_run: bool
+    ) -> None:
+        self.scale, self.overrides, self.seeds = scale, overrides, seeds
+        self.jobs, self.device, self.dry_run = jobs, device, dry_run
+
+    def run(self, name: str) -> tuple[Result | None, int]:
+        """The result of an experiment, none for a dry run; and how many of its runs failed."""
+        from gif_core.paper import Result
+
+        found, begin = read_experiment(name), time.monotonic()
+        remarks = (*found.remarks, *(found.demo_remarks if self.scale == "demo" else ()))
+        if found.kind in RUNS:
+            swept = self._sweep(found)
+            if self.dry_run:
+                return None, 0
+            grids, charts, more = self._show_runs(found, swept)
+            failed = swept.failed
+        elif self.dry_run:
+            note(f"{name}: nothing is trained")
+            return None, 0
+        else:
+            (grids, charts, more), failed = self._measure(found), 0
+        note(f"{name}: {time.monotonic() - begin:.0f} s")
+        return Result(name, found.title, self._command(name), tuple(grids), tuple(charts), (*more, *remarks)), failed
+
+    def _command(self, name: str) -> str:
+        changes = "".join(f" --set {override}" for override in self.overrides)
+        return f"gif paper {name} --scale {self.scale} --seeds {self.seeds}{changes}"
+
+    def _sweep(self, found: Experiment) -> Swept:
+        given = Given(None, DEMO if self.scale == "demo" else found.preset, self.overrides)
+        variants = [self._variant(row) for row in found.rows_at(self.scale)]
+        return run_sweep(given, variants, self.seeds, jobs=self.jobs, dry_run=self.dry_run)
+
+    def _variant(self, row: Row) -> Variant:
+        if self.scale == "demo":
+            return Variant(row.demo_settings or row.settings, row.name)
+        where = f" ({row.about['Train set']})" if "Train set" in row.about else ""
+        return Variant(row.settings, row.name + where, row.preset)
+
+    def _show_runs(self, found: Experiment, swept: Swept) -> tuple[list[Grid], list[Chart], list[str]]:
+        from gif_core.paper import RowScores, show_scores, show_separation
+        from gif_core.paper.tables import describe_budgets
+
+        rows = found.rows_at(self.scale)
+        scored = [RowScores(row, runs) for row, runs in zip(rows, swept.runs, strict=True)]
+        if found.kind == "separation":
+            measured = [(row, _measure_separation(swept, place)) for place, row in enumerate(rows)]
+            return *show_separation(measured, self.scale), describe_budgets(scored)
+        show_sections(swept.summarise(paired=True, base=found.base_at(self.scale)))
+        return show_scores(found, scored, self.scale)
+
+    def _measure(self, found: Experiment) -> tuple[list[Grid], list[Chart], list[str]]:
+        from gif_core.paper import show_cost, show_datasets
+        from gif_core.planning import available_memory
+
+        if found.kind == "datasets":
+            grid, chart = show_datasets()
+            return [grid], [chart], []
+        memory = available_memory() or ASSUMED
+        return show_cost(found, self.scale, device=self.device, memory=memory, report=note)
+
+
+def _measure_separation(swept: Swept, place: int) -> list[MeasuredCentroids]:
+    """Centroids and code vectors of the first finished seed of a row."""
+    from gif_core.training import measure_centroids
+
+    for seed, evaluation in swept.evaluations[place].items():
+        store = ArtifactStore(swept.settings[place][seed].store)
+        sources = with_ancestors(store, evaluation)
+        if "separation" in sources:
+            return measure_centroids(sources["separation"], sources.get("training"))
+    return []
+
+
 def _list() -> None:
-    table = Table("experiment", "what", "rows")
+    table = Table("experiment", "what", "needs")
     for name in EXPERIMENTS:
         found = read_experiment(name)
-        table.add_row(name, escape(found.title), str(len(found.variants)))
+        count, fewer = len(found.rows), len(found.rows_at("demo"))
+        needs = f"{count} runs ({fewer} at the demo's size)" if found.rows else "no training"
+        table.add_row(name, escape(found.title), needs)
     Console().print(table)
 
 
-def _show_published(wanted: Experiment) -> None:
-    """The published percentages of the methods that the experiment has rows for."""
-    from gif_core.reporting.published import BENCHMARKS, PUBLISHED
-
-    rows = [row for row in PUBLISHED if row.trained_on == wanted.trained_on and row.method in wanted.variants]
-    if not rows:
-        return
-    title = f"published, trained on {wanted.trained_on}, in percent"
-    table = Table("method", "backbone", "by", *BENCHMARKS, title=title)
-    for row in rows:
-        numbers = ("–" if value is None else f"{value:.2f}" for value in row.percentages)
-        table.add_row(escape(row.method), row.backbone, escape(row.source), *numbers)
-    Console().print(table)
+def _show(result: Result) -> None:
+    """Print the tables and remarks of a result."""
+    print(f"\n{result.title}")
+    for grid in result.grids:
+        columns = [
+            Column(escape(name), justify="right" if place >= grid.numbers_from else "left")
+            for place, name in enumerate(grid.columns)
+        ]
+        table = Table(*columns, title=escape(grid.title))
+        for row in grid.rows:
+            table.add_row(*map(escape, row))
+        Console().print(table)
+    for remark in result.remarks:
+        note(remark)

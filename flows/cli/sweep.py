@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from schemas.errors import GifError
 
 if TYPE_CHECKING:
     from gif_core.artifacts import Artifact
+    from gif_core.reporting import ScoredRun
     from gif_core.sweeps import Section
     from schemas.run import RunConfig
 
@@ -55,12 +57,13 @@ def sweep(
       gif sweep -c run.yaml --vary tokenization.length=3,4,5 --vary training.gamma=1,3 --seeds 0,1 --paired --jobs 2
     """
     given = Given(config, preset, tuple(overrides or ()))
-    sections, failed = run_sweep(given, expand(vary), seeds, paired=paired, jobs=jobs, dry_run=dry_run)
+    swept = run_sweep(given, expand(vary), seeds, jobs=jobs, dry_run=dry_run)
+    sections = swept.summarise(paired=paired)
     show_sections(sections)
     if out and sections:
         write_page(out, sections, shlex.join(["gif", *sys.argv[1:]]))
         print(f"page: {out}")
-    refuse_failures(failed)
+    refuse_failures(swept.failed)
 
 
 @dataclass(frozen=True)
@@ -71,35 +74,69 @@ class Given:
     preset: str | None
     overrides: tuple[str, ...]
 
-    def settings(self, more: list[str]) -> RunConfig:
-        """The settings of a run with these overrides too."""
-        return leave_out_missing_sets(read_config(self.config, self.preset, [*self.overrides, *more], required=True))
+    def settings(self, more: list[str], preset: str | None = None) -> RunConfig:
+        """The settings of a run with these overrides too, and with another preset if one is given."""
+        chosen = [*self.overrides, *more]
+        return leave_out_missing_sets(read_config(self.config, preset or self.preset, chosen, required=True))
 
-    def arguments(self, more: list[str]) -> list[str]:
+    def arguments(self, more: list[str], preset: str | None = None) -> list[str]:
         """The same as arguments of `gif run`."""
-        start = ["--config", self.config] if self.config else ["--preset", str(self.preset)]
+        start = ["--config", self.config] if self.config else ["--preset", str(preset or self.preset)]
         return [*start, *(word for override in (*self.overrides, *more) for word in ("--set", override))]
 
 
-def run_sweep(
-    given: Given, variants: list[Variant], seeds: str, *, paired: bool, jobs: int, dry_run: bool
-) -> tuple[list[Section], int]:
-    """Run all variants with all seeds; the scores of those that are finished, and how many failed.
+@dataclass(frozen=True)
+class Swept:
+    """The runs of a sweep, as far as they are finished."""
 
-    A dry run shows what it would do.
-    """
-    reach(given.settings([]).store)
-    runs = {
-        (number, seed): given.settings(variant.with_seed(seed))
-        for number, variant in enumerate(variants)
-        for seed in _read_seeds(seeds)
-    }
+    variants: list[Variant]
+    settings: list[dict[int, RunConfig]]
+    """Settings of every variant by seed."""
+    failed: int = 0
+
+    @cached_property
+    def evaluations(self) -> list[dict[int, Artifact]]:
+        """The scores of every variant by seed."""
+        found = [
+            {seed: find_evaluation(ArtifactStore(given.store), given) for seed, given in of_seeds.items()}
+            for of_seeds in self.settings
+        ]
+        return [{seed: each for seed, each in of_seeds.items() if each} for of_seeds in found]
+
+    @cached_property
+    def runs(self) -> list[dict[int, ScoredRun]]:
+        """The same, with their lineage."""
+        from gif_core.reporting import load_run
+
+        return [
+            {seed: load_run(ArtifactStore(given[seed].store), each.ref.key) for seed, each in of_seeds.items()}
+            for given, of_seeds in zip(self.settings, self.evaluations, strict=True)
+        ]
+
+    def summarise(self, *, paired: bool, base: int = 0) -> list[Section]:
+        """A section for each metric; differences are to the variant at position `base`."""
+        order = sorted(range(len(self.variants)), key=lambda place: place != base)
+        first = self.evaluations[base]
+        errors = [compare_identities(first, self.evaluations[place]) for place in order] if paired else None
+        return summarise([self.variants[place].name for place in order], [self.runs[place] for place in order], errors)
+
+
+def run_sweep(given: Given, variants: list[Variant], seeds: str, *, jobs: int, dry_run: bool) -> Swept:
+    """Run all variants with all seeds; a dry run shows what it would do."""
+    numbers = _read_seeds(seeds)
+    settings = [
+        {seed: given.settings(variant.with_seed(seed), variant.preset) for seed in numbers} for variant in variants
+    ]
+    reach(settings[0][numbers[0]].store)
+    places = [(number, seed) for number in range(len(variants)) for seed in numbers]
     if dry_run:
-        _show_runs(variants, runs)
-        return [], 0
-    commands = {place: given.arguments(variants[place[0]].with_seed(place[1])) for place in runs}
-    failed = _run_all(variants, commands, jobs)
-    return _summarise(variants, runs, paired=paired), failed
+        _show_runs(variants, {place: settings[place[0]][place[1]] for place in places})
+        return Swept(variants, [{} for _ in variants])
+    commands = {
+        (number, seed): given.arguments(variants[number].with_seed(seed), variants[number].preset)
+        for number, seed in places
+    }
+    return Swept(variants, settings, _run_all(variants, commands, jobs))
 
 
 def refuse_failures(failed: int) -> None:
@@ -144,19 +181,6 @@ def _run(arguments: list[str]) -> str | None:
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
     said = done.stderr.strip().splitlines() or ["without a word"]
     return said[-1] if done.returncode else None
-
-
-def _summarise(variants: list[Variant], wanted: dict[tuple[int, int], RunConfig], *, paired: bool) -> list[Section]:
-    from gif_core.reporting import load_run
-
-    found: list[dict[int, Artifact]] = [{} for _ in variants]
-    for (number, seed), settings in wanted.items():
-        store = ArtifactStore(settings.store)
-        if evaluation := find_evaluation(store, settings):
-            found[number][seed] = evaluation
-    runs = [{seed: load_run(store, each.ref.key) for seed, each in of_seeds.items()} for of_seeds in found]
-    errors = [compare_identities(found[0], each) for each in found] if paired else None
-    return summarise([variant.name for variant in variants], runs, errors)
 
 
 def show_sections(sections: list[Section]) -> None:

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
+    "PUBLISHED",
     "Scored",
     "ScoredRun",
     "Table",
+    "benchmark_of",
     "find_comparable",
     "headline_rows",
     "load_beside",
     "load_run",
     "shared_metrics",
+    "size_of_head",
     "size_of_rows",
     "tabulate",
     "write_comparison",
@@ -33,9 +36,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.reporting.comparison import Table, shared_metrics, tabulate
-    from gif_core.reporting.head_cost import size_of_rows
+    from gif_core.reporting.head_cost import size_of_head, size_of_rows
     from gif_core.reporting.headlines import headline_rows
     from gif_core.reporting.page import write_comparison, write_report
+    from gif_core.reporting.published import PUBLISHED, benchmark_of
     from gif_core.reporting.scored_runs import Scored, ScoredRun, find_comparable, load_beside, load_run
 else:
     __getattr__ = lazy_imports(__name__)

@@ -13,6 +13,8 @@ class Variant:
 
     overrides: tuple[str, ...]
     label: str | None = None
+    preset: str | None = None
+    """Preset in place of that of the sweep."""
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ PresetName = Literal[
     "insightface-r50",
     "insightface-r100",
     "insightface-vit-b",
+    "paper/demo",
     "paper/casia-r100",
     "paper/casia-vit-b",
     "paper/ms1mv2-r100",

@@ -144,4 +144,3 @@ def test_experiments_of_the_paper_are_listed_and_planned(run_gif: Gif) -> None:
     small = ("--set", "ingestion.sources.0.identities=60")
     planned = run_gif("paper", "figure5d", "--scale", "demo", *small, "--seeds", "0,1", "--dry-run")
     assert planned.count("atomic") == planned.count("structured") == 2
-    assert "unknown experiment 'table9'" in run_gif("paper", "table9", code=2)

@@ -2,25 +2,51 @@
 
 import pytest
 
-from schemas.experiments import EXPERIMENTS, read_experiment
+from schemas.experiments import DEMO, EXPERIMENTS, Experiment, read_experiment
 from schemas.loading import load_config
 
 
+def settings_of(experiment: Experiment, scale: str) -> list[str]:
+    if scale == "demo":
+        rows = [(DEMO, row.demo_settings or row.settings) for row in experiment.rows_at("demo")]
+    else:
+        rows = [(row.preset or experiment.preset, row.settings) for row in experiment.rows]
+    return [load_config(preset, list(settings)).model_dump_json() for preset, settings in rows]
+
+
+@pytest.mark.parametrize("scale", ["full", "demo"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_variant_is_a_configuration_of_its_own(name: str) -> None:
-    experiment = read_experiment(name)
-    for preset in (experiment.preset, "demo"):
-        configs = [load_config(preset, list(settings)) for settings in experiment.variants.values()]
-        assert len({config.model_dump_json() for config in configs}) == len(configs), preset
+def test_every_row_is_a_configuration_of_its_own(name: str, scale: str) -> None:
+    configs = settings_of(read_experiment(name), scale)
+    assert len(set(configs)) == len(configs)
 
 
-def test_the_table_of_rivals_has_a_row_for_every_head_of_the_paper() -> None:
-    rows = read_experiment("table2").variants
-    heads = {override.partition("=")[2] for settings in rows.values() for override in settings}
+def test_the_tables_of_rivals_have_a_row_for_every_head_of_the_paper() -> None:
+    rows = [row for name in ("table1", "table2") for row in read_experiment(name).rows]
+    heads = {override.partition("=")[2] for row in rows for override in row.settings if "head=" in override}
     rivals = {"curricularface", "magface", "broadface", "groupface", "dul", "virtual_fc", "dcq", "f2c"}
     assert rivals | {"gif", "arcface", "cosface", "adaface", "partial_fc"} == heads
 
 
+def test_experiments_that_train_nothing_say_what_to_measure() -> None:
+    for name in EXPERIMENTS:
+        found = read_experiment(name)
+        assert bool(found.rows) == (found.kind in ("runs", "separation")), name
+        assert (found.cost is not None) == (found.kind in ("head_cost", "training_speed", "separation_cost")), name
+
+
+def test_rows_that_differ_in_dataset_only_are_one_row_of_the_demo() -> None:
+    names = [row.name for row in read_experiment("table1").rows_at("demo")]
+    assert names == ["Virtual FC", "DCQ", "F²C", "GIF", "PartialFC", "GIF, this project's defaults"]
+    assert read_experiment("table1").base_at("demo") == 3
+
+
+def test_ablations_of_codes_use_the_code_loss_alone_as_the_paper_does() -> None:
+    for name in ("figure5d", "figure5ef", "supplement-lambda"):
+        for settings in settings_of(read_experiment(name), "full"):
+            assert '"gamma":0.0' in settings, name
+
+
 def test_an_unknown_experiment_gets_the_list() -> None:
-    with pytest.raises(ValueError, match="known experiments: table2, figure5c"):
+    with pytest.raises(ValueError, match="known experiments: figure1a, figure1c"):
         read_experiment("table9")

@@ -1,0 +1,82 @@
+"""Costs as the paper's figures: measured in processes of their own, computed beyond."""
+
+from pathlib import Path
+
+import pytest
+
+from gif_core.paper import HEADS, HeadPoint, compute_bytes, measure_apart, show_cost
+from gif_core.paper.costs import count_multiplications
+from gif_core.paper.head_steps import measure
+from gif_core.paper.separation_steps import SeparationPoint
+from gif_core.paper.separation_steps import measure as measure_here
+from gif_core.paper.separation_steps import measure_apart as measure_separation
+from schemas.experiments import Cost, Experiment, read_experiment
+
+
+@pytest.mark.parametrize("head", ["arcface", "pfc0.3", "dcq", "f2c", "virtual_fc", "gif", "paper"])
+def test_multiplications_grow_with_the_identities_unless_codes_are_learned(head: str) -> None:
+    few, many = (count_multiplications(HeadPoint(head, number)) for number in (10**6, 64 * 10**6))
+    growth = many / few
+    if HEADS[head].has_codes:
+        assert growth < 2, "logarithmic: a longer code"
+    else:
+        assert growth == pytest.approx(64)
+
+
+def test_the_paper_s_machine_is_full_where_its_text_says() -> None:
+    """FC at 8 million on eight GPUs of 80 GB; PFC above 16 million; GIF never."""
+    held = {
+        (head, millions): compute_bytes(HeadPoint(head, millions * 10**6 // share, 4096)) / 1e9
+        for head, share in (("arcface", 8), ("pfc0.3", 8), ("paper", 1))
+        for millions in (4, 8, 16, 32, 64)
+    }
+    assert held["paper", 64] < 1
+    assert held["arcface", 64] > 80
+    assert held["arcface", 64] > held["pfc0.3", 64] > held["paper", 64]
+
+
+@pytest.mark.parametrize("kind", ["head_cost", "training_speed"])
+def test_heads_are_measured_one_by_one_and_reported(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gif_core.paper.head_steps.SECONDS", 0.0)
+    monkeypatch.setattr("gif_core.paper.costs.measure_apart", lambda point, **_: measure(point, tmp_path))
+    cost = Cost(heads=("paper", "dcq"), identities=(300,), demo_identities=(300,), batch_size=8, demo_batch_size=8)
+    experiment = Experiment.model_validate({"title": "t", "kind": kind, "cost": cost})
+    said: list[str] = []
+    (grid,), charts, _ = show_cost(experiment, "demo", device="cpu", memory=10**10, report=said.append)
+    assert [row[0] for row in grid.rows] == ["GIF, paper's loss", "DCQ"]
+    assert len(said) == 2
+    assert all(len(line) > 0 for chart in charts for line in chart.series.values())
+
+
+def test_heads_that_do_not_fit_are_computed_only() -> None:
+    cost = Cost(heads=("arcface",), identities=(10**6,), demo_identities=(10**6,))
+    experiment = Experiment.model_validate({"title": "t", "kind": "head_cost", "cost": cost})
+    (grid,), _, remarks = show_cost(experiment, "demo", device="cpu", memory=10**8, report=pytest.fail)
+    assert grid.rows[0][2:4] == ("–", "–")
+    assert any("does not fit" in remark for remark in remarks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_has_a_step_in_a_process_of_its_own_alone_and_with_a_backbone(head: str) -> None:
+    for backbone in (None, "iresnet_tiny"):
+        measured = measure_apart(HeadPoint(head, 1000, 20, 16, backbone=backbone))
+        assert measured.seconds > 0
+
+
+@pytest.mark.slow
+def test_separation_is_measured_in_a_process_of_its_own() -> None:
+    assert measure_separation(SeparationPoint(3000, 64, 16)).bytes > 4 * 3000 * 16
+
+
+def test_separation_is_measured_and_modelled_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = measure_here(SeparationPoint(3000, 64, 16))
+    assert measured.seconds > 0
+    monkeypatch.setattr("gif_core.paper.costs.measure_separation", lambda point: measured)
+    experiment = read_experiment("supplement-separation")
+    (grid,), charts, remarks = show_cost(experiment, "demo", device="cpu", memory=10**9, report=lambda _: None)
+    assert [row[-1] for row in grid.rows].count("model") == 7, "1 to 64 million"
+    assert grid.rows[-1][0] == "64,000,000"
+    assert grid.rows[-1][2].startswith("131"), "GB of 64 million vectors of 512 numbers in fp32"
+    assert [chart.title for chart in charts] == ["Memory", "Time"]
+    assert "proportional" in remarks[0]
