@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "codes": "codes.app",
     "tiny-clip": "encoders.app",
     "export": "export.app",
+    "pull": "pull.pull",
     "detector": "detector.app",
     "artifacts": "artifacts.app",
     "runs": "runs.app",

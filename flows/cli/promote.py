@@ -83,8 +83,9 @@ def promote(
     opened = ArtifactStore(store)
     found = find_model(opened, model)
     evaluation = find_evaluation(opened, found.artifact)
+    ingestion = found.artifact.manifest.inputs.get("ingestion")
     about = {
-        "ingestion": found.artifact.manifest.inputs["ingestion"].key,
+        "ingestion": ingestion.key if ingestion else None,
         "evaluation": evaluation.ref.key if evaluation else None,
         "run_id": found.run_id,
     }

@@ -70,6 +70,7 @@ __all__ = [
     "begin_run",
     "cache_folder",
     "check_artifacts",
+    "check_file",
     "check_records",
     "check_version",
     "checkpoint_folder",
@@ -109,7 +110,9 @@ __all__ = [
     "seal",
     "settle",
     "sha256_of",
+    "source_of",
     "try_store",
+    "unseal",
     "with_ancestors",
 ]
 
@@ -128,7 +131,7 @@ if TYPE_CHECKING:
         read_history,
         settle,
     )
-    from gif_core.artifacts.digests import file_sha256, sha256_of
+    from gif_core.artifacts.digests import check_file, file_sha256, sha256_of
     from gif_core.artifacts.errors import (
         ArtifactDamagedError,
         ArtifactMissingError,
@@ -159,13 +162,14 @@ if TYPE_CHECKING:
         find_scores,
         open_input,
         run_artifacts,
+        source_of,
         with_ancestors,
     )
     from gif_core.artifacts.metrics import MetricsWriter
     from gif_core.artifacts.part_runs import InThisProcess, PartJob, PartRun, PartRunner
     from gif_core.artifacts.parts import PartStore, list_parts
     from gif_core.artifacts.pruning import find_unneeded, remove_unneeded
-    from gif_core.artifacts.records import seal
+    from gif_core.artifacts.records import seal, unseal
     from gif_core.artifacts.remote import AT_ONCE, PART_BYTES
     from gif_core.artifacts.runs import begin_run, find_run, list_runs, save_run
     from gif_core.artifacts.selftest import AccessStep, try_store

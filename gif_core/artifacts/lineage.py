@@ -12,7 +12,7 @@ from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError
 from gif_core.artifacts.runs import find_run, list_runs
 from gif_core.artifacts.store import ArtifactStore
 from gif_core.artifacts.tags import TAG_PATTERN, resolve
-from schemas.artifacts import Manifest
+from schemas.artifacts import MadeFrom, Manifest
 from schemas.errors import GifError
 from schemas.retraining import CHAMPION
 from schemas.stages import STAGES, VERSIONS, StageName
@@ -45,9 +45,19 @@ class FoundModel:
     """The run that it was named by, if it was named by a run."""
 
 
+def source_of(artifact: Artifact, stage: StageName) -> MadeFrom:
+    """What an artifact was made from; ArtifactMissingError for a model of `gif pull`, which comes without that."""
+    if stage not in artifact.manifest.inputs:
+        raise ArtifactMissingError(
+            f"{artifact.ref} was made elsewhere and came without its {stage}: it embeds and verifies faces, "
+            "'gif enroll' adds people to identify, and a training can start from it (training.start_from)"
+        )
+    return artifact.manifest.inputs[stage]
+
+
 def open_input(store: ArtifactStore, artifact: Artifact, stage: StageName) -> Artifact:
     """The artifact of `stage` that this one was made from; ArtifactMissingError if it was removed."""
-    return store.open(store.ref(stage, artifact.manifest.inputs[stage].key))
+    return store.open(store.ref(stage, source_of(artifact, stage).key))
 
 
 def with_ancestors(store: ArtifactStore, *artifacts: Artifact) -> dict[StageName, Artifact]:

@@ -23,6 +23,7 @@ __all__ = [
     "build_backbone",
     "build_network",
     "describe_file",
+    "embed_batch",
     "embed_both",
     "embed_images",
     "find_weights",
@@ -35,7 +36,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.backbones.base import Backbone
     from gif_core.backbones.factory import build_backbone
-    from gif_core.backbones.features import embed_both, embed_images
+    from gif_core.backbones.features import embed_batch, embed_both, embed_images
     from gif_core.backbones.outputs import build_network
     from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
     from gif_core.backbones.weight_files import describe_file, find_weights

@@ -28,8 +28,7 @@ def embed_images(
     chunks = embed_both(model, faces, indices, mirror=flip, device=device, batch_size=batch_size)
     with closing(chunks):
         for original_BD, mirror_BD in chunks:
-            features_BD = original_BD if mirror_BD is None else original_BD + mirror_BD
-            yield F.normalize(features_BD, dim=1).cpu().numpy()
+            yield _unit(original_BD, mirror_BD)
 
 
 def embed_both(
@@ -56,6 +55,20 @@ def embed_both(
                 yield _embed_batch(model, images_BHWC, mirror, device)
     finally:
         model.train(was_training)
+
+
+def embed_batch(
+    model: nn.Module, images_BHWC: NDArray[np.uint8], *, flip: bool, device: torch.device
+) -> NDArray[np.float32]:
+    """Unit features of one batch of images, by a model in evaluation mode."""
+    original_BD, mirror_BD = _embed_batch(model, images_BHWC, flip, device)
+    return _unit(original_BD, mirror_BD)
+
+
+def _unit(original_BD: Tensor, mirror_BD: Tensor | None) -> NDArray[np.float32]:
+    features_BD = original_BD if mirror_BD is None else original_BD + mirror_BD
+    unit_BD: NDArray[np.float32] = F.normalize(features_BD, dim=1).cpu().numpy()
+    return unit_BD
 
 
 @torch.inference_mode()

@@ -1,6 +1,6 @@
 """A gallery in use: the newest version, its templates and its model."""
 
-# Shapes: B images, K candidates.
+# Shapes: B images, K candidates, D dimensions.
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -58,7 +58,10 @@ class EnrolledGallery:
         faces: FaceMode = "auto",
     ) -> list[Identified]:
         """The `top` enrolled identities of each image, best first, and whether the first one counts as known."""
-        z_BD = self.recognizer.embed(images, faces=faces)
+        return self.find(self.recognizer.embed(images, faces=faces), top)
+
+    def find(self, z_BD: NDArray[np.float32], top: int = 5) -> list[Identified]:
+        """What `identify` answers for features of the gallery's model."""
         cosines_BK, rows_BK = search(self._index, z_BD, top)
         found = []
         for cosines, rows in zip(cosines_BK.tolist(), rows_BK.tolist(), strict=True):

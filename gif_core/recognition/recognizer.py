@@ -1,6 +1,6 @@
 """A trained model in use, for notebooks, services and the command line."""
 
-# Shapes: B images, D dimensions, K candidates of an image.
+# Shapes: B images, D dimensions, K candidates of an image, H height, W width, C channels.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from gif_core.artifacts import (
     ArtifactStore,
     find_evaluation,
     find_model,
+    source_of,
     with_ancestors,
 )
-from gif_core.backbones import embed_images
+from gif_core.backbones import embed_batch, embed_images
 from gif_core.detection import FaceMode
 from gif_core.images import open_faces
 from gif_core.recognition.code_tree import NO_IDENTITY
@@ -167,6 +168,10 @@ class Recognizer:
         chunks = embed_images(self._backbone, given, np.arange(len(given)), flip=flip, device=self.device)
         return np.concatenate(list(chunks))
 
+    def embed_aligned(self, faces_BHWC: NDArray[np.uint8], *, flip: bool = True) -> NDArray[np.float32]:
+        """Unit-length features [B, D] of aligned faces of 112×112 pixels, RGB, as one batch."""
+        return embed_batch(self._backbone, faces_BHWC, flip=flip, device=self.device)
+
     def embed_held_out(self, most: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features and identities of up to `most` held-out faces of the model's ingestion; none if it is gone."""
         if "ingestion" not in self._artifacts or not self._artifacts["ingestion"].names("held_out-"):
@@ -189,8 +194,12 @@ class Recognizer:
         By default that is the set of held-out identities, or else the first one. `landmarks` are [2, 5, 2].
         """
         known = choose_threshold(self.thresholds, pairs)
-        z_BD = self.embed([a, b], landmarks, faces=faces, flip=known.flip)
-        cosine = float(z_BD[0] @ z_BD[1])
+        return self.compare(self.embed([a, b], landmarks, faces=faces, flip=known.flip), pairs)
+
+    def compare(self, z_2D: NDArray[np.float32], pairs: str | None = None) -> Verified:
+        """What `verify` answers for two features."""
+        known = choose_threshold(self.thresholds, pairs)
+        cosine = float(z_2D[0] @ z_2D[1])
         same = 2 - 2 * cosine < known.distance
         return Verified(
             same, cosine, known.cosine, known.set, known.pairs, known.accuracy, known.far, self._domain(known)
@@ -200,7 +209,8 @@ class Recognizer:
         """What the images behind a threshold are: drawn faces if the set, or all sources of held-out faces, are."""
         if known.kind.startswith("synthetic"):
             return DRAWN
-        sources = self._artifacts["ingestion"].settings.get("sources", []) if "ingestion" in self._artifacts else []
+        about = self._artifacts.get("ingestion", self._artifacts["training"]).settings
+        sources = about.get("sources", [])  # a model that was made elsewhere names its sources itself
         drawn = bool(sources) and all(source.get("kind") == "synthetic" for source in sources)
         return DRAWN if known.kind == "held_out" and drawn else ""
 
@@ -227,8 +237,12 @@ class Recognizer:
             raise GifError(f"unknown identification method {by!r}; known: {', '.join(METHODS)}")
         if top < 1:
             raise GifError(f"top={top}: must be at least 1")
+        self._gallery(by)
+        return self.find(self.embed(images, landmarks, faces=faces, flip=self.calibration(by).flip), top, by)
+
+    def find(self, z_BD: NDArray[np.float32], top: int = 5, by: Method = "reranked") -> list[Identified]:
+        """What `identify` answers for features."""
         calibration, gallery = self.calibration(by), self._gallery(by)
-        z_BD = self.embed(images, landmarks, faces=faces, flip=calibration.flip)
         found = gallery.find(z_BD, top, by)
         known = [calibration.knows(float(score)) for score in found.scores_BK[:, 0]]
         return [Identified(*each) for each in zip(known, self._describe(gallery, z_BD, found), strict=True)]
@@ -267,6 +281,6 @@ class Recognizer:
 
     def _need(self, stage: StageName) -> Artifact:
         if stage not in self._artifacts:
-            made_from = self._artifacts["training"].manifest.inputs[stage].key
+            made_from = source_of(self._artifacts["training"], stage).key
             raise ArtifactMissingError(f"{self.model} was made from {stage}/{made_from[:12]}, which was removed")
         return self._artifacts[stage]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, check_version, open_input
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, check_version, open_input, source_of
 from gif_core.planning import identify_stage, stage_settings
 from gif_core.tokenization import check_identities
 from schemas.artifacts import ArtifactRef
@@ -34,7 +34,7 @@ class Champion:
     @property
     def ingestion(self) -> str:
         """The key of the faces it was trained on."""
-        return self.training.manifest.inputs["ingestion"].key
+        return source_of(self.training, "ingestion").key
 
 
 def open_champion(store: ArtifactStore, training: Artifact) -> Champion:

@@ -18,7 +18,6 @@ headlines          Headline metrics: in a line while training runs, and their me
 loggers            TensorBoard and Weights & Biases
 model              A trained model as files: weights in safetensors, description in JSON
 centroids          Separation of softmax centroids and code vectors after training (the paper's Figure 4)
-export             A trained backbone as ONNX, or as the state dict that insightface reads
 oom                Out-of-memory errors, with the settings that need less memory
 data/              Which images make up each step, and how they are decoded and augmented
 """
@@ -35,8 +34,6 @@ __all__ = [
     "begin_training",
     "check_has_token_heads",
     "check_reads_codes",
-    "export_onnx",
-    "export_torch",
     "learned_codes",
     "load_backbone",
     "load_token_heads",
@@ -49,7 +46,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.training.centroids import MeasuredCentroids, measure_centroids
-    from gif_core.training.export import export_onnx, export_torch
     from gif_core.training.loggers import TrainingLogs
     from gif_core.training.model import (
         NoTokenHeadsError,

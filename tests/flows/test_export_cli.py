@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from gif_core import training
+from gif_core import sharing
 from gif_core.artifacts import ArtifactStore, begin_run, move_tag, save_run
 from gif_core.backbones import build_backbone
 from gif_core.retraining import promote
@@ -86,7 +86,7 @@ def test_which_model_is_exported_is_said(
     def fail(*_: object) -> None:
         raise GifError("not now")
 
-    monkeypatch.setattr(training, f"export_{format}", fail)
+    monkeypatch.setattr(sharing, f"export_{format}", fail)
     assert "model: training/111111111111, the champion" in gif("export", format, code=2)
 
 

@@ -6,9 +6,10 @@ from torch import nn
 
 from gif_core.backbones import Backbone, build_backbone, open_foreign_backbone
 from gif_core.backbones.vit import VisionTransformer
-from gif_core.training import export as exporting
-from gif_core.training import export_onnx, export_torch
-from gif_core.training.export import ExportError, largest_difference, open_onnx
+from gif_core.sharing import export as exporting
+from gif_core.sharing import export_onnx, export_torch
+from gif_core.sharing.export import ExportError, OnnxNetwork, largest_difference
+from tests.gif_core.sharing.onnx_files import check_insightface_takes
 
 
 def make_model(name: str) -> Backbone:
@@ -26,12 +27,13 @@ def test_onnx_gives_the_features_of_the_model_for_any_number_of_images(tmp_path:
     difference = export_onnx(model, tmp_path / "backbone.onnx")
     assert difference is not None
     assert difference < 1e-4
-    other = open_onnx(tmp_path / "backbone.onnx")
+    other = OnnxNetwork(tmp_path / "backbone.onnx")
     images = torch.rand(5, 3, 112, 112)
     with torch.inference_mode():
         features = model(images)
     assert (other(images) - features).abs().max() < 1e-4 * features.abs().max()
     assert [file.name for file in tmp_path.iterdir()] == ["backbone.onnx"]
+    check_insightface_takes(tmp_path / "backbone.onnx")
 
 
 def test_an_export_that_differs_is_refused_and_leaves_the_old_file(

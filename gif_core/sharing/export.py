@@ -17,6 +17,7 @@ from gif_core.runtime import install_extra_command
 from schemas.errors import GifError
 
 IMAGES_CHW: Final = (3, 112, 112)
+INPUT: Final = "images"
 TOLERANCE: Final = 1e-4
 BATCHES: Final = (1, 3)
 """Numbers of images with which an exported network is tried; it was traced with two."""
@@ -28,7 +29,7 @@ class ExportError(GifError, RuntimeError):
 
 def export_torch(model: nn.Module, path: Path) -> None:
     """Write the state dict as `backbone.pth` files have it: names are insightface's, no `module.` before them."""
-    with _written_whole(path) as part:
+    with written_whole(path) as part:
         torch.save({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, part)
 
 
@@ -42,22 +43,30 @@ def export_onnx(model: nn.Module, path: Path) -> float | None:
     if missing:
         raise ExportError(f"ONNX needs {' and '.join(missing)}: {install_extra_command('onnx')}")
     model = model.eval().cpu()
-    with _written_whole(path) as part:
+    with written_whole(path) as part:
         _trace(model, part)
         if find_spec("onnxruntime") is None:
             return None
-        difference = largest_difference(model, open_onnx(part))
+        difference = largest_difference(model, OnnxNetwork(part))
         if not difference <= TOLERANCE:
             raise ExportError(f"onnxruntime gives features that differ by {difference:.2g}, above {TOLERANCE:g}")
     return difference
 
 
-def open_onnx(path: Path) -> Callable[[Tensor], Tensor]:
+class OnnxNetwork(nn.Module):
     """The network of an ONNX file, run by onnxruntime on the CPU."""
-    import onnxruntime
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda images_BCHW: torch.from_numpy(session.run(None, {"images": images_BCHW.numpy()})[0])
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        import onnxruntime
+
+        super().__init__()
+        self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Features of normalised images."""
+        features_BD: Tensor = torch.from_numpy(self.session.run(None, {INPUT: images_BCHW.numpy()})[0])
+        return features_BD
 
 
 def largest_difference(model: nn.Module, other: Callable[[Tensor], Tensor]) -> float:
@@ -79,7 +88,7 @@ def _trace(model: nn.Module, path: Path) -> None:
             model,
             (torch.zeros(2, *IMAGES_CHW),),
             path,
-            input_names=["images"],
+            input_names=[INPUT],
             output_names=["features"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
@@ -89,7 +98,7 @@ def _trace(model: nn.Module, path: Path) -> None:
 
 
 @contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path) -> Iterator[Path]:
     """A file beside `path` that takes its place when it is done; whatever was there stays until then."""
     part = path.with_name(f"{path.name}.part")
     try:

@@ -1,0 +1,51 @@
+"""A model handed to others: the record `config.json` in its folder."""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from schemas.artifacts import MadeFrom, StoredFile
+from schemas.base import Stored
+from schemas.stages import StageName
+from schemas.training import BackboneName, HeadName
+
+CONFIG_FILE: Final = "config.json"
+"""The record; the hub counts downloads by this name."""
+WEIGHTS_FILE: Final = "model.safetensors"
+"""Weights of the backbone."""
+CARD_FILE: Final = "README.md"
+"""The model card, which may be edited."""
+UNKNOWN_LICENCE: Final = "unknown"
+
+
+class SharedData(Stored):
+    """What a model was trained on, without names and paths."""
+
+    sources: tuple[str, ...] = ()
+    """Kinds of the sources; synthetic ones are drawn faces."""
+    identities: NonNegativeInt | None = None
+    images: NonNegativeInt | None = None
+    held_out: NonNegativeInt | None = None
+    """Identities kept aside for verification."""
+
+
+class SharedModel(Stored):
+    """What a receiver needs to know: the network, its files with their digests, and where they come from."""
+
+    format: Literal[1] = 1
+    model_type: Literal["gif"] = "gif"
+    backbone: BackboneName
+    embedding_dim: PositiveInt = Field(le=8192)
+    head: HeadName = "gif"
+    groups: PositiveInt = Field(default=32, le=4096)
+    """Groups of GroupFace; other networks have none."""
+    license: str = UNKNOWN_LICENCE
+    data: SharedData = SharedData()
+    training: dict[str, bool | int | float | str | None] = Field(default_factory=dict)
+    """The main settings of its training."""
+    code_version: str = ""
+    created_at: datetime
+    lineage: dict[StageName, MadeFrom] = Field(default_factory=dict)
+    """Keys and digests of the artifacts behind it, in the store it comes from."""
+    files: tuple[StoredFile, ...]
