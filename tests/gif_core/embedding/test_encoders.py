@@ -19,8 +19,8 @@ from gif_core.embedding.encoders import ImageEncoder, build_encoder, open_clip_e
 from gif_core.embedding.encoders.files import SHIPPED
 from gif_core.embedding.encoders.open_clip_encoder import build_model
 from gif_core.embedding.encoders.timm_encoder import timm
+from gif_core.sharing import export_torch
 from gif_core.synthetic import draw_face
-from gif_core.training import export_torch
 from schemas.embedding import EmbeddingConfig
 
 CPU = torch.device("cpu")
