@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from flows.cli.options import Overrides
 from flows.cli.output import Console, note
-from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep, show_sections
+from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep
 from gif_core.artifacts import ArtifactStore, with_ancestors
 from gif_core.sweeps import Variant
 from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
@@ -134,8 +134,8 @@ class _Asked:
         if found.kind == "separation":
             measured = [(row, _measure_separation(swept, place)) for place, row in enumerate(rows)]
             return *show_separation(measured, self.scale), describe_budgets(scored)
-        show_sections(swept.summarise(paired=True, base=found.base_at(self.scale)))
-        return show_scores(found, scored, self.scale)
+        differences = swept.summarise(paired=True, base=found.base_at(self.scale))
+        return show_scores(found, scored, self.scale, differences)
 
     def _measure(self, found: Experiment) -> tuple[list[Grid], list[Chart], list[str]]:
         from gif_core.paper import show_cost, show_datasets
@@ -175,7 +175,7 @@ def _show(result: Result) -> None:
     print(f"\n{result.title}")
     for grid in result.grids:
         columns = [
-            Column(escape(name), justify="right" if place >= grid.numbers_from else "left")
+            Column(escape(name), justify="right" if place >= grid.numbers_from else "left", overflow="fold")
             for place, name in enumerate(grid.columns)
         ]
         table = Table(*columns, title=escape(grid.title))

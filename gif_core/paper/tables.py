@@ -9,6 +9,7 @@ from gif_core.paper.results import Chart, Grid
 from gif_core.reporting import PUBLISHED, ScoredRun, benchmark_of
 from gif_core.reporting.published import BY_PAPER, NUM_IDENTITIES, PAPER
 from gif_core.runtime import set_name
+from gif_core.sweeps import Line, Section
 from gif_core.tokenization import code_shape
 from gif_core.training import MeasuredCentroids
 from schemas.experiments import Experiment, Row, Scale
@@ -42,12 +43,35 @@ class RowScores:
 
 
 def show_scores(
-    experiment: Experiment, rows: Sequence[RowScores], scale: Scale
+    experiment: Experiment, rows: Sequence[RowScores], scale: Scale, differences: Sequence[Section] = ()
 ) -> tuple[list[Grid], list[Chart], list[str]]:
-    """The table in the paper's form, the figure that it belongs to, and what differs from the paper."""
+    """The table in the paper's form, the figure that it belongs to, and what differs from the paper.
+
+    With `differences`, a second table has those to the row that others are compared with.
+    """
     columns = find_columns(experiment, rows)
-    charts = list(_draw(experiment, rows, columns))
-    return [_tabulate(experiment, rows, columns, scale)], charts, describe_budgets(rows)
+    grids = [_tabulate(experiment, rows, columns, scale)]
+    if differences:
+        grids.append(_tabulate_differences(differences, columns))
+    return grids, list(_draw(experiment, rows, columns)), describe_budgets(rows)
+
+
+def _tabulate_differences(sections: Sequence[Section], columns: Mapping[str, Column]) -> Grid:
+    """Differences in points, each with the larger of its standard errors over seeds and over identities."""
+    found = {(section.set, section.metric): {line.variant: line for line in section.lines} for section in sections}
+    names = list(dict.fromkeys(line.variant for section in sections for line in section.lines))
+    rows = tuple(
+        (name, *(_difference(found.get(column, {}).get(name)) for column in columns.values())) for name in names[1:]
+    )
+    title = f"Difference to {names[0]} in points, ± standard error (the larger of that over seeds and over identities)"
+    return Grid(title, (METHOD, *columns), rows)
+
+
+def _difference(line: Line | None) -> str:
+    if line is None or line.difference is None:
+        return NOTHING
+    errors = [error for error in (line.seed_error, line.identity_error) if error is not None]
+    return f"{100 * line.difference:+.2f}" + (f" ± {100 * max(errors):.2f}" if errors else "")
 
 
 def find_columns(experiment: Experiment, rows: Sequence[RowScores]) -> dict[str, Column]:

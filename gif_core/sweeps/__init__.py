@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from gif_core.runtime.lazy import lazy_imports
 
-__all__ = ["Section", "Variant", "compare_identities", "expand", "find_evaluation", "summarise", "write_page"]
+__all__ = ["Line", "Section", "Variant", "compare_identities", "expand", "find_evaluation", "summarise", "write_page"]
 
 if TYPE_CHECKING:
     from gif_core.sweeps.grid import Variant, expand
     from gif_core.sweeps.page import write_page
-    from gif_core.sweeps.summary import Section, compare_identities, find_evaluation, summarise
+    from gif_core.sweeps.summary import Line, Section, compare_identities, find_evaluation, summarise
 else:
     __getattr__ = lazy_imports(__name__)

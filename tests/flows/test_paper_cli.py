@@ -52,10 +52,11 @@ def test_scores_are_shown_in_the_papers_form_and_failures_are_not_hidden(
     monkeypatch.setattr(module, "run_sweep", sweep)
     out = tmp_path / "page.html"
     shown = run_gif("paper", "table1", "--scale", "demo", "--out", str(out), code=2)
-    *_, row = (line.replace("│", " ").split() for line in shown.splitlines() if line.startswith("│ DCQ"))
+    row, difference = (line.replace("│", " ").split() for line in shown.splitlines() if line.startswith("│ DCQ"))
     assert row[:4] == ["DCQ", "MS1MV2", "R100", "m/10"]
     assert "91.00" in row, "ours"
     assert "99.80" in row, "the paper's"
+    assert difference == ["DCQ", "-2.00"], "to GIF, which has 93 %"
     assert "252 identities, iresnet_tiny, 4 epochs" in shown
     assert "compare rows with each other, not with the paper" in shown
     assert "1 runs failed" in shown
