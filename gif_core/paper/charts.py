@@ -48,13 +48,15 @@ def draw(chart: Chart) -> str:
     if not points:
         return ""
     values = [y for _, y in points] + list(chart.levels.values())
-    y_axis = _Axis(values, log="y" in chart.log, from_zero=chart.kind == "bars" and min(values) < max(values) / 2)
+    y_axis = _Axis(values, log="y" in chart.log, from_zero=chart.kind == "bars")
     places = [-0.5, len(chart.labels) - 0.5] if chart.labels else [x for x, _ in points]
     x_axis = _Axis(places, log="x" in chart.log)
     parts = [*_axes(chart, x_axis, y_axis), *_levels(chart, y_axis)]
     for number, (name, line) in enumerate(chart.series.items()):
-        shape = _bars(line, number, len(chart.series), x_axis, y_axis) if chart.kind == "bars" else None
-        parts += shape or _line(line, number, x_axis, y_axis)
+        if chart.kind == "bars":
+            parts += _bars(line, number, len(chart.series), x_axis, y_axis)
+        else:
+            parts += _line(line, number, x_axis, y_axis, is_loose=name in chart.loose)
         parts.append(_text(LEFT + WIDTH + 12, TOP + 14 + 18 * number, name, fill=_colour(number)))
     size = f'viewBox="0 0 {LEFT + WIDTH + LEGEND} {TOP + HEIGHT + 46}" width="{LEFT + WIDTH + LEGEND}"'
     return f'<svg {size} role="img" font-size="12" font-family="sans-serif">{"".join(parts)}</svg>'
@@ -79,7 +81,7 @@ def _levels(chart: Chart, y_axis: _Axis) -> Iterator[str]:
         yield _text(LEFT + 4, y - 4, name)
 
 
-def _line(line: list[tuple[float, float]], number: int, x_axis: _Axis, y_axis: _Axis) -> list[str]:
+def _line(line: list[tuple[float, float]], number: int, x_axis: _Axis, y_axis: _Axis, *, is_loose: bool) -> list[str]:
     spots = [(_x(x_axis, x), _y(y_axis, y), y) for x, y in sorted(line)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in spots)
     colour = _colour(number)
@@ -87,7 +89,8 @@ def _line(line: list[tuple[float, float]], number: int, x_axis: _Axis, y_axis: _
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{value:g}</title></circle>'
         for x, y, value in spots
     )
-    return [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>', *circles]
+    connected = f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    return [*circles] if is_loose else [connected, *circles]
 
 
 def _bars(line: list[tuple[float, float]], number: int, count: int, x_axis: _Axis, y_axis: _Axis) -> list[str]:

@@ -45,4 +45,4 @@ def show_datasets() -> tuple[Grid, Chart]:
             largest.append((each.year, each.identities))
     points: list[tuple[float, float]] = [(each.year, each.identities) for each in DATASETS]
     series = {"dataset": points, "largest so far": largest}
-    return grid, Chart("Identities over the years", "year", "identities", series, log="y")
+    return grid, Chart("Identities over the years", "year", "identities", series, loose=("dataset",), log="y")

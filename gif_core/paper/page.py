@@ -9,10 +9,10 @@ from gif_core.paper.charts import draw
 from gif_core.paper.results import Grid, Result
 
 STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0;font-size:14px}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:100rem;margin:2rem auto;padding:0 1rem}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0;font-size:13px}"
     "caption{text-align:left;font-weight:600;padding:.3rem 0}"
-    "td,th{padding:.2rem .7rem;text-align:left;white-space:nowrap}"
+    "td,th{padding:.15rem .45rem;text-align:left;white-space:nowrap}"
     "td.n,th.n{text-align:right}tr:nth-child(even){background:#8881}"
     ".charts{display:flex;flex-wrap:wrap;gap:1rem}svg{max-width:100%;height:auto}"
     "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#7dd3fc}}"

@@ -26,6 +26,8 @@ class Chart:
     kind: Literal["lines", "bars"] = "lines"
     labels: tuple[str, ...] = ()
     """Names of the positions 0, 1, … of the horizontal axis; without them it is a scale of numbers."""
+    loose: tuple[str, ...] = ()
+    """Series whose points are not connected."""
     levels: dict[str, float] = field(default_factory=dict)
     """Horizontal lines."""
     log: Literal["", "y", "xy"] = ""

@@ -106,7 +106,7 @@ def _tabulate(experiment: Experiment, rows: Sequence[RowScores], columns: Mappin
     printed = [published_of(each.row) for each in rows]
     theirs = [name for name in experiment.columns if any(name in each for each in printed)]
     names = [f"{name} (paper)" if scale == "demo" else name for name in about]
-    head = (METHOD, *names, *columns, *(f"{name}, paper" for name in theirs))
+    head = (experiment.x or METHOD, *names, *columns, *(f"{name}, paper" for name in theirs))
     lines = [
         (
             each.row.name,
