@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "up": "up.up",
     "deploy": "deploy.deploy",
     "doctor": "doctor.doctor",
+    "bench": "bench.bench",
+    "estimate": "estimate.estimate",
     "retrain": "promote.retrain",
     "promote": "promote.promote",
     "rollback": "promote.rollback",

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Final
+
+LARGEST_COUNT: Final = 1e15
 
 
 def thousands(number: float) -> str:
@@ -33,11 +36,11 @@ def duration(seconds: float) -> str:
 
 def size(num_bytes: float) -> str:
     """A number of bytes in a suitable unit, such as `4.2 MB`."""
-    for unit in ("bytes", "kB", "MB", "GB"):
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if num_bytes < 1000:
             return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
-    return f"{num_bytes:,.1f} TB"
+    return f"{num_bytes:,.1f} PB"
 
 
 def parse_size(text: str, name: str) -> int:
@@ -46,6 +49,17 @@ def parse_size(text: str, name: str) -> int:
     if not given:
         raise ValueError(f"{name} must be a size such as 50GB, 800 MB or a number of bytes, not {text!r}")
     return int(float(given[1]) * 1000 ** " kMGT".index(given[2] or " "))
+
+
+def parse_count(text: str, name: str) -> int:
+    """Parse a number such as `42000000`, `42,000,000` or `4.2e7`; `name` is the option, for the error message."""
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        number = -1.0
+    if not 1 <= number <= LARGEST_COUNT or number != int(number):
+        raise ValueError(f"{name} must be a whole number such as 10000 or 4.2e7, not {text!r}")
+    return int(number)
 
 
 def moment(when: datetime) -> str:

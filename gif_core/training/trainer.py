@@ -69,6 +69,8 @@ class Training:
     """A frozen network whose features are learned from as well."""
     verify: Callable[[nn.Module], dict[str, float]] | None = None
     """What is measured after every epoch, by the first process."""
+    stepper: Callable[..., Stepper] = Stepper
+    """What takes the steps; benchmarks put one in its place that measures them."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -97,7 +99,8 @@ class Training:
         )
         device = self.group.device
         pin = runs_behind(device)
-        stepper = Stepper(self.state, self.config, self.group, seed=self.seed, steps=self.steps, compile=self.compile)
+        settings = {"seed": self.seed, "steps": self.steps, "compile": self.compile}
+        stepper = self.stepper(self.state, self.config, self.group, **settings)
         stepper.teacher = self.teacher
         with (
             tuned_kernels(device, reduced=self.config.precision != "fp32"),

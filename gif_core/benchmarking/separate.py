@@ -1,0 +1,86 @@
+"""Epochs of separation against the two matrix products that a step cannot do without."""
+
+# Shapes: N vectors, D dimensions, B rows of a batch, C rows of a chunk.
+
+import time
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gif_core.benchmarking.clock import seconds_per_call, synchronise
+from gif_core.benchmarking.memory import watched_memory
+from gif_core.benchmarking.peaks import find_peak
+from gif_core.benchmarking.setting import Setting, code_dimension
+from gif_core.runtime import CHUNK, ShardedRows, unit_rows
+from gif_core.separation import batch_gradient
+from gif_core.separation.descent import separate
+from schemas.benchmarks import BenchmarkResult
+from schemas.separation import SeparationConfig
+
+SIZES: Final = {"cpu": 4096, "cuda": 65_536}
+"""Vectors, unless more are asked for."""
+EPOCHS: Final = 3
+
+
+def bench_separate(setting: Setting) -> BenchmarkResult:
+    """Code vectors moved per second in an epoch, and what it spends besides its products (Eq. 6)."""
+    count, dim = SIZES.get(setting.device.type, SIZES["cpu"]), code_dimension(setting.config)
+    config = setting.config.separation.model_copy(update={"epochs": EPOCHS, "target_gap": None, "start_gap": None})
+    generator = torch.Generator().manual_seed(0)
+    rows = ShardedRows(unit_rows(torch.randn(count, dim, generator=generator)).to(setting.device))
+    batch = min(config.batch_size, count)
+    with watched_memory(setting.device) as memory:
+        start, epoch = _measure_epochs(rows, config, setting.device)
+    gradient, products = _measure_step(rows, batch, config.temperature, setting)
+    batches = count / batch
+    work = 4.0 * count * count * dim
+    peak, source = find_peak(setting.device, "fp32")
+    return setting.result(
+        "separate",
+        f"{dim} dimensions",
+        settings={"vectors": count, "dimension": dim, "batch": batch},
+        items="vectors",
+        per_second=count / epoch,
+        share=products * batches / epoch,
+        reference="its two bare matrix products",
+        flops_per_second=work / epoch,
+        peak_flops=peak,
+        peak_source=source,
+        peak_memory=memory.peak,
+        phases={
+            "products": products * batches,
+            "potential": max(gradient - products, 0.0) * batches,
+            "pull, measures": max(epoch - gradient * batches, 0.0),
+        },
+        figures={"start_seconds": start, "epoch_seconds": epoch, "vectors": count},
+    )
+
+
+def _measure_epochs(rows: ShardedRows, config: SeparationConfig, device: torch.device) -> tuple[float, float]:
+    """Seconds before the first epoch, and of an epoch."""
+    moments = [time.perf_counter()]
+    for _ in separate(rows, config, seed=0):
+        synchronise(device)
+        moments.append(time.perf_counter())
+    start, *epochs = (after - before for before, after in pairwise(moments))
+    return start, min(epochs)
+
+
+def _measure_step(rows: ShardedRows, batch: int, temperature: float, setting: Setting) -> tuple[float, float]:
+    """Seconds of the gradient of a batch, and of its bare products."""
+    chosen = np.sort(np.random.default_rng(0).choice(rows.total, batch, replace=False))
+    batch_B = torch.from_numpy(chosen).to(setting.device)
+    batch_BD, seconds = rows.take(batch_B), setting.seconds / 8
+    gradient = seconds_per_call(lambda: batch_gradient(rows, batch_B, temperature), setting.device, at_least=seconds)
+    return gradient, seconds_per_call(lambda: _bare_products(rows.local, batch_BD), setting.device, at_least=seconds)
+
+
+def _bare_products(vectors_ND: Tensor, batch_BD: Tensor) -> None:
+    buffer, force_BD = batch_BD.new_empty(len(batch_BD) * CHUNK), torch.zeros_like(batch_BD)
+    for chunk_CD in torch.split(vectors_ND, CHUNK):
+        similarity_BC = buffer[: len(batch_BD) * len(chunk_CD)].view(len(batch_BD), len(chunk_CD))
+        torch.mm(batch_BD, chunk_CD.T, out=similarity_BC)
+        force_BD.addmm_(similarity_BC, chunk_CD)

@@ -1,0 +1,286 @@
+"""What each stage costs: bytes, memory, seconds, and what limits it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gif_core.benchmarking.tokenize import clustering_flops
+from gif_core.estimation.machine import DISK, Machine, Rate
+from gif_core.estimation.networks import size_of_backbone, size_of_encoder
+from gif_core.estimation.scale import Scale
+from gif_core.reporting.head_cost import size_of_head
+from gif_core.tokenization import code_shape
+from schemas.evaluation import EvaluationSet, HeldOutSet, IjbSet, PairFileSet, SyntheticIjbSet, SyntheticPairsSet
+from schemas.run import RunConfig
+from schemas.separation import SeparationConfig
+from schemas.stages import StageName
+
+EXPECTED_EPOCHS: Final = 25
+"""Epochs of separation with a target gap: 6, 22 and 65 were measured on three sets of vectors."""
+FLOAT: Final = 4
+PROCESS: Final = 0.6e9
+"""Bytes of a process with PyTorch."""
+DECODER: Final = 0.12e9
+"""Bytes of a process that decodes."""
+CONTEXT: Final = 1.5e9
+"""Bytes that CUDA and cuDNN take of a GPU."""
+RECORD: Final = 200
+"""Bytes of memory per image while ingestion lists it."""
+MOMENTS: Final = {"sgd": 1, "adamw": 2}
+RECOMPUTED: Final = 0.3
+"""Share of activations that gradient checkpointing keeps."""
+VECTOR_SHARE: Final = 0.25
+"""Part of a GPU that code vectors may take by default."""
+START: Final = 1.0
+"""Seconds that a stage takes to begin and to publish."""
+REPORT: Final = 3.0
+"""Seconds of reporting."""
+SET_IMAGES: Final = {"IJB-B": 227_630, "IJB-C": 469_375, "CFP-FP": 14_000}
+BIN_IMAGES: Final = 12_000
+"""Images of LFW, AgeDB-30, CALFW and CPLFW: 6,000 pairs."""
+DRAWN_PER_IDENTITY: Final = {"synthetic_bin": 10, "synthetic_ijb": 12}
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """An estimate of one stage."""
+
+    stage: StageName
+    reads: float
+    """Bytes."""
+    writes: float
+    """Bytes."""
+    host_memory: float
+    """Bytes of all its processes on one machine."""
+    device_memory: float
+    """Bytes of one GPU; 0 on a CPU."""
+    seconds: float
+    limit: str
+    """What takes that long."""
+    source: str
+    """Where the rate is from."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is estimated."""
+
+    config: RunConfig
+    scale: Scale
+    machine: Machine
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of code vectors and features."""
+        return self.config.separation.dimension or size_of_encoder(self.config.embedding).dimension
+
+    @property
+    def faces(self) -> float:
+        """Bytes of the images that are trained on."""
+        return self.scale.trained_images * self.scale.image_bytes
+
+    @property
+    def vectors(self) -> float:
+        """Bytes of one vector of every identity."""
+        return float(self.scale.trained_identities * self.dim * FLOAT)
+
+    def on_device(self, size: float) -> float:
+        """Bytes on a GPU; none without one."""
+        return size + CONTEXT if self.machine.gpus else 0.0
+
+
+def cost_of_ingestion(case: Case) -> StageCost:
+    """Read, check and copy every image, or draw it."""
+    scale, rate = case.scale, case.machine.ingestion(case.scale.drawn)
+    size = scale.images * scale.image_bytes
+    times = {"drawing" if scale.drawn else "cores": scale.images / rate.per_second}
+    times |= {} if scale.drawn else {"disk": 2 * size / DISK}
+    memory = PROCESS / 2 + RECORD * scale.images
+    return _cost("ingestion", times, rate, 0.0 if scale.drawn else size, size, memory)
+
+
+def cost_of_embedding(case: Case) -> StageCost:
+    """Encode every image once."""
+    machine, encoder = case.machine, size_of_encoder(case.config.embedding)
+    rate = machine.encoding(case.config.embedding.encoder, case.config.embedding.model, encoder.flops)
+    images = case.scale.trained_images
+    times = {_name(machine): images / (rate.per_second * machine.devices), "disk": case.faces / machine.disks}
+    if machine.gpus:
+        times["decoding"] = images / machine.decoding().per_second
+    sums = 2 * case.scale.trained_identities * encoder.dimension * FLOAT
+    device = case.on_device(2e9)
+    return _cost("embedding", times, rate, case.faces, sums * 1.5, PROCESS * machine.devices_of_one + 0.5e9, device)
+
+
+def cost_of_separation(case: Case) -> StageCost:
+    """Compare every identity with every other in every epoch (Eq. 6), and once to find its neighbours.
+
+    One machine does this, with all its GPUs.
+    """
+    given, machine, count = case.config.separation, case.machine, case.scale.trained_identities
+    epochs = expected_epochs(given)
+    rate, work = machine.products(), 2.0 * count * count * case.dim
+    pulled = given.pull > 0 and given.recipe == "per_vector"
+    products = (2 * epochs + pulled) * work / (rate.per_second * machine.devices_of_one)
+    rest = _rest_of_separation(machine, count, epochs)
+    times = {"all pairs": products + rest, "disk": 3 * case.vectors / DISK}
+    shard = case.vectors / machine.devices_of_one
+    return _cost(
+        "separation",
+        times,
+        rate,
+        case.vectors,
+        2 * case.vectors,
+        PROCESS * machine.devices_of_one + (1 if machine.gpus else 2) * case.vectors,
+        case.on_device(shard),
+    )
+
+
+def expected_epochs(given: SeparationConfig) -> int:
+    """Epochs that compare all pairs: none if the closed form reaches the target by itself."""
+    if given.recipe == "literal" or given.target_gap is None:
+        return given.epochs
+    if given.start_gap is not None and given.start_gap <= given.target_gap:
+        return 0
+    return min(given.epochs, EXPECTED_EPOCHS)
+
+
+def cost_of_tokenization(case: Case) -> StageCost:
+    """Cluster level by level on the cores, then align, write and measure codes."""
+    count, rate = case.scale.trained_identities, case.machine.clustering()
+    work = clustering_flops(count, case.dim, case.config.tokenization)
+    times = {"cores": work / rate.per_second + count / case.machine.coding()}
+    length = code_shape(count, case.config.tokenization).length
+    writes = 2.0 * count * (FLOAT * length + 40)
+    return _cost("tokenization", times, rate, case.vectors, writes, PROCESS + 1.5 * case.vectors)
+
+
+def cost_of_training(case: Case) -> StageCost:
+    """Every image once per epoch, and validation after each."""
+    given, machine, execution = case.config.training, case.machine, case.config.execution
+    rate = machine.training(given.backbone, given.precision, given.head, case.dim)
+    forward = machine.forward(given.backbone, given.precision, case.dim)
+    images = given.epochs * case.scale.trained_images
+    validation = given.epochs * _validated_images(case) * 2 / forward.per_second
+    times = {
+        _name(machine): images / (rate.per_second * machine.devices) + validation,
+        "decoding": images / machine.decoding().per_second if machine.gpus else 0.0,
+        "disk": images * case.scale.image_bytes / machine.disks if machine.gpus else 0.0,
+    }
+    weights = FLOAT * size_of_backbone(given.backbone, case.dim).parameters * (1 + MOMENTS[given.optimizer])
+    living = 2 * case.vectors if given.head == "gif" and given.code_vectors == "living" else 0.0
+    memory = PROCESS * machine.devices_of_one + DECODER * min(execution.workers, machine.cores) + case.vectors
+    kept = weights + living
+    return _cost(
+        "training",
+        times,
+        rate,
+        given.epochs * case.faces + case.vectors,
+        execution.checkpoints_kept * kept + kept,
+        memory,
+        case.on_device(training_memory(case)),
+    )
+
+
+def training_memory(case: Case) -> float:
+    """Bytes of one GPU: weights, gradients and moments, activations of its share of a batch, the head, code vectors."""
+    given, machine, count = case.config.training, case.machine, case.scale.trained_identities
+    weights = FLOAT * size_of_backbone(given.backbone, case.dim).parameters * (2.5 + MOMENTS[given.optimizer])
+    share = given.batch_size / machine.devices / given.accumulation
+    half = 1.0 if given.precision == "fp32" else 0.55
+    recomputed = RECOMPUTED if case.config.execution.gradient_checkpointing else 1.0
+    activations = share * size_of_backbone(given.backbone, case.dim).activations * half * recomputed
+    shape = code_shape(count, case.config.tokenization)
+    head = size_of_head(given, count, shape, case.dim).step_bytes(given)
+    head = head if given.head == "gif" else head // machine.devices
+    return weights + activations + head + (case.vectors if vectors_fit(case) else 0.0)
+
+
+def vectors_fit(case: Case) -> bool:
+    """Whether training holds the code vectors of all identities on every GPU."""
+    sheet, given = case.machine.sheet, case.config.execution.code_vector_memory
+    if case.config.training.head != "gif" or sheet is None:
+        return False
+    return case.vectors <= (VECTOR_SHARE * sheet.memory if given is None else given * 1e9)
+
+
+def cost_of_evaluation(case: Case) -> StageCost:
+    """Features of every set by every system, and of the images that are identified."""
+    given, machine, encoder = case.config.evaluation, case.machine, size_of_encoder(case.config.embedding)
+    forward = machine.forward(case.config.training.backbone, "fp32", case.dim)
+    encoding = machine.encoding(case.config.embedding.encoder, case.config.embedding.model, encoder.flops)
+    passes, images, seconds = 2 if given.flip else 1, 0, 0.0
+    for each in given.sets:
+        count, paired = images_of(each, case), not isinstance(each, IjbSet | SyntheticIjbSet)
+        images += count
+        seconds += count * passes / forward.per_second
+        seconds += count / encoding.per_second if paired and "encoder" in given.systems else 0.0
+        seconds += count / machine.ingestion(drawn=True).per_second if "synthetic" in each.kind else 0.0
+    if given.identification and case.config.training.head == "gif":
+        probes = 2 * given.identification.images
+        images += probes
+        seconds += probes * passes / forward.per_second
+        drawn = probes / 2 if case.scale.drawn else 0
+        seconds += drawn / machine.ingestion(drawn=True).per_second
+    reads = images * case.scale.image_bytes + case.vectors
+    return _cost(
+        "evaluation", {_name(machine): seconds}, forward, reads, 2e7, PROCESS + case.vectors, case.on_device(2e9)
+    )
+
+
+def cost_of_reporting(case: Case) -> StageCost:
+    """A page of tables and plots, whatever the size of the run."""
+    return _cost("reporting", {"plots": REPORT}, Rate(1.0, "reference: 3 s"), 1e7, 5e6, PROCESS)
+
+
+COSTS: Final[Mapping[StageName, Callable[[Case], StageCost]]] = {
+    "ingestion": cost_of_ingestion,
+    "embedding": cost_of_embedding,
+    "separation": cost_of_separation,
+    "tokenization": cost_of_tokenization,
+    "training": cost_of_training,
+    "evaluation": cost_of_evaluation,
+    "reporting": cost_of_reporting,
+}
+
+
+def images_of(given: EvaluationSet, case: Case) -> int:
+    """Images of a set, by what is known of its kind without opening it."""
+    if isinstance(given, HeldOutSet):
+        return min(4 * case.config.evaluation.pairs, case.scale.images - case.scale.trained_images)
+    if isinstance(given, SyntheticPairsSet | SyntheticIjbSet):
+        return DRAWN_PER_IDENTITY[given.kind] * given.identities
+    return SET_IMAGES.get(given.title, BIN_IMAGES)
+
+
+def _validated_images(case: Case) -> int:
+    """Images that are validated after every epoch."""
+    most = 4 * case.config.training.val_pairs
+    files = [each for each in case.config.evaluation.sets if isinstance(each, PairFileSet)]
+    return min(most, case.scale.images - case.scale.trained_images) + most * len(files)
+
+
+def _rest_of_separation(machine: Machine, count: int, epochs: int) -> float:
+    """Seconds of pull, projection and measuring, which grow with the identities."""
+    found = machine.find("separate", machine.device)
+    if found is None:
+        return 0.0
+    return epochs * found.phases["pull, measures"] * count / found.figures["vectors"] / machine.devices_of_one
+
+
+def _name(machine: Machine) -> str:
+    return "GPU" if machine.gpus else "cores"
+
+
+def _cost(
+    stage: StageName,
+    times: Mapping[str, float],
+    rate: Rate,
+    reads: float,
+    writes: float,
+    memory: float,
+    device_memory: float = 0.0,
+) -> StageCost:
+    """The longest of what goes on at once."""
+    limit = max(times, key=lambda name: times[name])
+    return StageCost(stage, reads, writes, memory, device_memory, START + times[limit], limit, rate.source)

@@ -1,0 +1,81 @@
+"""How many identities and images a run has."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gif_core.synthetic import sample_count
+from schemas.errors import GifError
+from schemas.ingestion import SyntheticSource
+from schemas.run import RunConfig
+
+DATASETS: Final = {
+    "casia": (10_572, 490_623),
+    "ms1mv2": (85_742, 5_822_653),
+    "ms1mv3": (93_431, 5_179_510),
+    "glint360k": (360_232, 17_091_657),
+    "webface4m": (205_990, 4_235_242),
+    "webface12m": (617_970, 12_720_066),
+    "webface42m": (2_059_906, 42_474_557),
+}
+"""Identities and images of the datasets that presets are named after."""
+SAME_DATA: Final = {"insightface-r50": "ms1mv3", "insightface-r100": "glint360k", "insightface-vit-b": "webface42m"}
+FILE_BYTES: Final = 8000.0
+"""An aligned face of 112 × 112 pixels as a JPEG file of usual quality."""
+DRAWN_BYTES: Final = 4000.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of a run's data."""
+
+    identities: int
+    images: int
+    drawn: bool = False
+    """Whether the faces are drawn instead of read."""
+    held_out: float = 0.0
+    """Share of the identities that no stage but evaluation sees."""
+
+    @property
+    def image_bytes(self) -> float:
+        """Bytes of an image file."""
+        return DRAWN_BYTES if self.drawn else FILE_BYTES
+
+    @property
+    def trained_identities(self) -> int:
+        """Identities that get codes."""
+        return max(round(self.identities * (1 - self.held_out)), 1)
+
+    @property
+    def trained_images(self) -> int:
+        """Images that are encoded and trained on."""
+        return max(round(self.images * (1 - self.held_out)), 1)
+
+
+def find_scale(config: RunConfig, identities: int | None = None, images: int | None = None) -> Scale:
+    """The numbers that are given; else those of the preset's dataset, or of synthetic sources."""
+    drawn = all(isinstance(source, SyntheticSource) for source in config.ingestion.sources)
+    found = _count_drawn(config) if drawn else _find_dataset(config)
+    if found is None and (identities is None or images is None):
+        raise GifError(
+            "the sources are not read for an estimate: say how large they are with --identities and --images, "
+            "such as --identities 2e6 --images 4.2e7"
+        )
+    usual = found or (0, 0)
+    if identities is not None and images is None:
+        images = round(usual[1] * identities / usual[0])
+    return Scale(identities or usual[0], images or usual[1], drawn, config.ingestion.held_out)
+
+
+def _count_drawn(config: RunConfig) -> tuple[int, int]:
+    sources = [source for source in config.ingestion.sources if isinstance(source, SyntheticSource)]
+    counts = [
+        sample_count(source.seed, identity, smallest=source.smallest, largest=source.largest)
+        for source in sources
+        for identity in range(source.identities)
+    ]
+    return len(counts), sum(counts)
+
+
+def _find_dataset(config: RunConfig) -> tuple[int, int] | None:
+    name = (config.preset or "").removeprefix("paper/").removesuffix("-r100").removesuffix("-vit-b")
+    return DATASETS.get(SAME_DATA.get(config.preset or "", name))

@@ -1,0 +1,129 @@
+"""Estimates: what they are made of, and how they grow."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from gif_core.estimation import Machine, Scale, StageCost, estimate_run, find_scale
+from schemas.benchmarks import BenchmarkFigures, BenchmarkResult
+from schemas.errors import GifError
+from schemas.loading import load_config
+from schemas.stages import STAGES, StageName
+
+EIGHT = Machine(8, "A100", 96)
+SMALL_ENCODER = ("embedding.model=tiny-clip", "embedding.pretrained=synthetic", "separation.dimension=512")
+DEMO = load_config("demo", ["store=nowhere"])
+
+
+def costs(identities: int, machine: Machine = EIGHT, *overrides: str) -> dict[StageName, StageCost]:
+    """Of the demo's small encoder and an IResNet-100 on files."""
+    config = load_config("webface42m", [*SMALL_ENCODER, *overrides])
+    found = estimate_run(config, Scale(identities, 20 * identities), machine)
+    assert tuple(cost.stage for cost in found.stages) == STAGES
+    return {cost.stage: cost for cost in found.stages}
+
+
+def result(name: str, **changes: object) -> BenchmarkResult:
+    given = {
+        "name": name,
+        "device": "cuda",
+        "hardware": "NVIDIA A100-SXM4-80GB",
+        "subject": "iresnet100 gif bf16",
+        "settings": {"backbone": "iresnet100", "precision": "bf16", "head": "gif", "dimension": 512},
+        "per_second": 1000.0,
+        "figures": {"forward_per_second": 4000.0},
+        "measured_at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    return BenchmarkResult.model_validate(given | changes)
+
+
+def measured(*results: BenchmarkResult, gpus: int = 8) -> Machine:
+    return Machine(gpus, "A100", 96, BenchmarkFigures(results={str(n): each for n, each in enumerate(results)}))
+
+
+def test_an_a100_trains_an_iresnet100_on_1500_images_a_second_by_the_reference() -> None:
+    seconds = costs(2_000_000)["training"].seconds
+    assert 20 * 40_000_000 / seconds / 8 == pytest.approx(1500, rel=0.05)
+
+
+def test_the_machines_own_figures_count_and_the_newest_of_them() -> None:
+    older = result("train", per_second=10.0, measured_at=datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=1))
+    found = costs(2_000_000, measured(older, result("train")))["training"]
+    assert found.source == "measured: iresnet100 gif bf16"
+    assert 20 * 40_000_000 / found.seconds / 8 == pytest.approx(1000, rel=0.05)
+
+
+def test_a_figure_of_another_network_is_scaled_by_operations() -> None:
+    small = result("train", settings={"backbone": "iresnet50", "precision": "bf16", "head": "gif", "dimension": 512})
+    found = costs(2_000_000, measured(small))["training"]
+    assert "scaled by operations" in found.source
+    assert 20 * 40_000_000 / found.seconds / 8 == pytest.approx(1000 * 12.6 / 24.2, rel=0.05)
+
+
+def test_separation_grows_with_the_square_of_the_identities_and_training_with_the_images() -> None:
+    small, large = costs(2_000_000), costs(64_000_000)
+    assert large["separation"].seconds / small["separation"].seconds == pytest.approx(32**2, rel=0.05)
+    assert large["training"].seconds / small["training"].seconds == pytest.approx(32, rel=0.05)
+
+
+def test_separation_by_the_closed_form_alone_compares_no_pairs() -> None:
+    closed = costs(64_000_000, EIGHT, "separation.start_gap=0.01", "separation.pull=0")["separation"]
+    assert closed.limit == "disk"
+    assert closed.seconds < costs(64_000_000)["separation"].seconds / 100
+
+
+def test_more_gpus_take_less_time_until_decoding_limits_them() -> None:
+    seconds = [costs(2_000_000, Machine(gpus, "A100", 4))["training"] for gpus in (1, 4, 8)]
+    assert all(after.seconds <= before.seconds for before, after in pairwise(seconds))
+    assert [cost.limit for cost in (seconds[0], seconds[-1])] == ["GPU", "decoding"]
+
+
+def test_several_machines_share_training_but_one_of_them_separates() -> None:
+    one, eight = (costs(64_000_000, Machine(gpus, "A100", 96)) for gpus in (8, 64))
+    assert eight["training"].seconds == pytest.approx(one["training"].seconds / 8, rel=0.01)
+    assert eight["separation"].seconds == one["separation"].seconds
+
+
+def test_accumulation_and_checkpointing_need_less_memory_of_a_gpu() -> None:
+    usual, parts, recomputed = (
+        costs(2_000_000, EIGHT, *more)["training"].device_memory
+        for more in ([], ["training.accumulation=4"], ["execution.gradient_checkpointing=true"])
+    )
+    assert parts < usual
+    assert recomputed < usual
+
+
+def test_a_row_per_identity_does_not_fit_where_codes_do() -> None:
+    config = load_config("webface42m", [*SMALL_ENCODER])
+    rows = load_config("webface42m", [*SMALL_ENCODER, "training.head=arcface"])
+    scale, machine = Scale(64_000_000, 10**9), Machine(4, "A100", 96)
+    assert any("training needs" in remark for remark in estimate_run(rows, scale, machine).remarks)
+    assert not any("training needs" in remark for remark in estimate_run(config, scale, machine).remarks)
+
+
+def test_the_scale_is_given_or_that_of_the_dataset_or_of_the_drawn_faces() -> None:
+    assert find_scale(load_config("webface42m")).images == 42_474_557
+    assert find_scale(load_config("paper/casia-vit-b")).identities == 10_572
+    assert find_scale(load_config("insightface-r100")).identities == 360_232
+    assert find_scale(DEMO).identities == 500
+    assert find_scale(DEMO, 1000).images == pytest.approx(2 * find_scale(DEMO).images, abs=1)
+    given = find_scale(load_config("webface42m"), 64_000_000, 10**9)
+    assert (given.identities, given.images, given.drawn) == (64_000_000, 10**9, False)
+
+
+def test_sources_of_unknown_size_need_numbers() -> None:
+    own = DEMO.model_copy(
+        update={
+            "preset": None,
+            "ingestion": load_config("demo", ["ingestion.sources=[{kind: folder, path: a}]"]).ingestion,
+        }
+    )
+    with pytest.raises(GifError, match="--identities and --images"):
+        find_scale(own)
+
+
+def test_the_price_is_that_of_all_hours() -> None:
+    found = estimate_run(DEMO, find_scale(DEMO), Machine(0, "A100", 2))
+    assert found.price(3600.0) == pytest.approx(sum(cost.seconds for cost in found.stages))
+    assert all(cost.device_memory == 0 for cost in found.stages)
