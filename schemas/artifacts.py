@@ -100,6 +100,15 @@ class Manifest(Stored):
     metrics: dict[str, float | int | str]
     created_at: datetime
     seconds: float = Field(ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0)
+    """Seconds that GPUs of the publishing machine were used, added up over them; None if none was."""
+    peak_gpu_memory: int | None = Field(default=None, ge=0)
+    """Most bytes that were used of one of them."""
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of one GPU."""
+        return (self.gpu_seconds or 0.0) / 3600
 
     @property
     def size(self) -> int:

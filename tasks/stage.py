@@ -22,7 +22,7 @@ from gif_core.artifacts import (
     only_one,
 )
 from gif_core.planning import StageIdentity, check_room, contents_of, identify_stage, needs_of
-from gif_core.runtime import add_log_fields, log_fields
+from gif_core.runtime import GpuWatch, add_log_fields, log_fields
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -92,7 +92,9 @@ class StageRunner:
                     with suppress(PublishedMeanwhileError), self._draft(store, identity) as draft:
                         draft.from_scratch = refresh and _is_first_try()
                         check_room(self.stage, needs_of(self.stage, opened), draft.folder)
-                        self.work(config, opened, draft)
+                        with GpuWatch() as gpus:
+                            self.work(config, opened, draft)
+                        draft.gpu_seconds, draft.peak_gpu_memory = gpus.gpu_seconds, gpus.peak
                         store.publish(draft, replace=refresh)
             move_tag(store, "latest", ref)
             self._show(found or store.open(ref), opened, made=found is None)

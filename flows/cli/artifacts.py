@@ -69,6 +69,9 @@ def show(name: Name, store: Store) -> None:
     manifest, console = artifact.manifest, Console()
     console.print(f"[bold]{artifact.ref}[/]  {artifact.ref.uri}", soft_wrap=True, highlight=False)
     console.print(f"made {format_age(manifest.created_at)} in {manifest.seconds:.1f} s by gif {manifest.code_version}")
+    if manifest.gpu_seconds:
+        peak = size(manifest.peak_gpu_memory or 0)
+        console.print(f"used {manifest.gpu_hours:.2f} GPU hours and at most {peak} of a GPU")
     if manifest.environment:
         console.print(f"made with {manifest.environment}", soft_wrap=True, highlight=False)
     for stage, source in manifest.inputs.items():

@@ -100,6 +100,9 @@ class Draft:
     folder: Path
     started: float = field(default_factory=time.monotonic)
     metrics: dict[str, float | int | str] = field(default_factory=dict)
+    gpu_seconds: float | None = None
+    """Of the stage's work; None without GPUs."""
+    peak_gpu_memory: int | None = None
     from_scratch: bool = False
     """Whether to compute everything again, ignoring stored parts and checkpoints."""
     carried: dict[str, tuple[ArtifactRef, StoredFile]] = field(default_factory=dict)

@@ -86,6 +86,8 @@ def _artifact_table(store: ArtifactStore) -> pa.Table:
             "key": manifest.key,
             "created_at": manifest.created_at,
             "seconds": manifest.seconds,
+            "gpu_hours": manifest.gpu_hours,
+            "peak_gpu_memory": manifest.peak_gpu_memory or 0,
             "bytes": manifest.size,
             "code_version": manifest.code_version,
             "settings": json.dumps(manifest.settings),

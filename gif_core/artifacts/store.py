@@ -144,6 +144,8 @@ class ArtifactStore:
             metrics=draft.metrics,
             created_at=datetime.now(UTC),
             seconds=time.monotonic() - draft.started,
+            gpu_seconds=draft.gpu_seconds,
+            peak_gpu_memory=draft.peak_gpu_memory,
         )
         self._commit(draft, manifest, replace=replace)
         for folder in draft.spent:

@@ -10,6 +10,7 @@ interrupts     postponing SIGINT and SIGTERM
 progress       Progress, which stages yield; rates and tickers
 prefetching    loading items ahead of their use in threads
 memory         peak memory of a process tree
+gpus           memory and time of the GPUs that a stage uses
 matrices       memory-mapped float32 tensors in safetensors files
 sharded_rows   a matrix whose rows are divided among processes; unit rows
 logs           log lines that carry run, stage and artifact; JSON logging
@@ -35,6 +36,7 @@ __all__ = [
     "MARK",
     "PATIENCE",
     "STARTED_BY",
+    "GpuWatch",
     "JobWorker",
     "JsonLines",
     "Matrix",
@@ -121,6 +123,7 @@ if TYPE_CHECKING:
         size,
         thousands,
     )
+    from gif_core.runtime.gpus import GpuWatch
     from gif_core.runtime.interrupts import postponed_interrupts
     from gif_core.runtime.jobs import JobWorker
     from gif_core.runtime.logs import JsonLines, add_log_fields, log_fields, with_log_fields

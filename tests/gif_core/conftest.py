@@ -49,6 +49,7 @@ class SmallRun:
         seed: int = 0,
         skipped: Mapping[int, int] | None = None,
         dimension: int | None = None,
+        gpu_seconds: float | None = None,
     ) -> None:
         source = {"kind": "synthetic", "identities": 14, "smallest": 2, "largest": 5}
         self.config = RunConfig.model_validate(
@@ -65,6 +66,7 @@ class SmallRun:
         self.store = ArtifactStore(str(folder))
         self.inputs: dict[StageName, Artifact] = {}
         self.skipped = skipped or {}
+        self.gpu_seconds = gpu_seconds
         for write in (
             write_faces,
             write_vectors,
@@ -84,6 +86,8 @@ class SmallRun:
         made_from = {name: artifact.made_from for name, artifact in inputs.items()}
         with self.store.draft(ref, settings, made_from) as draft:
             yield draft
+            if stage == "training" and self.gpu_seconds:
+                draft.gpu_seconds, draft.peak_gpu_memory = self.gpu_seconds, 21 * 10**9
             self.store.publish(draft)
         self.inputs[stage] = self.store.open(ref)
 

@@ -1,6 +1,7 @@
 """A stage's task takes its identity from the flow, and computes it again only when an input has changed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,23 @@ def test_an_identity_is_computed_where_the_flow_has_none_or_an_input_was_made_ag
     vectors = run("embedding", tiny, replace(now, made_from={"ingestion": source}), faces)
     assert computed == ["ingestion", "embedding"]
     assert store.open(vectors).manifest.inputs == now.made_from
+
+
+def test_the_manifest_has_the_hours_and_the_memory_of_the_gpus_that_the_work_used(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is a program of its name that answers as it does."""
+    memory, driver = tmp_path / "memory", tmp_path / "nvidia-smi"
+    memory.write_text("10\n10\n")
+    driver.write_text(f"#!/bin/sh\n/bin/cat {memory}\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def compute(config: RunConfig, inputs: Inputs, draft: Draft) -> None:
+        memory.write_text("2010\n10\n")
+        fill(config, inputs, draft)
+
+    ref = StageRunner("ingestion", compute, False, None).run(tiny, {}, None)
+    manifest = ArtifactStore(tiny.store).open(ref).manifest
+    assert manifest.peak_gpu_memory == 2000 * 2**20
+    assert 0 < manifest.gpu_hours * 3600 <= manifest.seconds

@@ -19,5 +19,6 @@ def show_glance(config: RunConfig, inputs: Inputs) -> Shown:
         "head": config.training.head,
         "backbone": config.training.backbone,
         "seconds": sum(artifact.manifest.seconds for artifact in inputs.values()),
+        "gpu_hours": sum(artifact.manifest.gpu_hours for artifact in inputs.values()),
         "untrained_encoder": config.embedding.pretrained == "random",
     }

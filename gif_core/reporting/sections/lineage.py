@@ -13,7 +13,8 @@ from schemas.stages import STAGES, StageName
 def show_artifacts(config: RunConfig, inputs: Inputs) -> Shown:
     """Show the manifests of all artifacts, in the order of the stages, and where they were made."""
     manifests = [inputs[stage].manifest for stage in STAGES if stage in inputs]
-    return {"manifests": manifests, "environments": group_environments(manifests)}
+    used = any(manifest.gpu_seconds for manifest in manifests)
+    return {"manifests": manifests, "environments": group_environments(manifests), "gpus": used}
 
 
 def group_environments(manifests: Iterable[Manifest]) -> list[tuple[list[StageName], Environment]]:

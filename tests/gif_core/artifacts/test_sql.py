@@ -85,6 +85,7 @@ def store(tmp_path: Path) -> ArtifactStore:
             [{"stage": s, "value": 2.5} for s in ("evaluation", "training")],
         ),
         ("SELECT count(*) AS n FROM artifacts", [{"n": 6}]),
+        ("SELECT sum(gpu_hours) AS h, max(peak_gpu_memory) AS b FROM artifacts", [{"h": 0.0, "b": 0}]),
         ("SELECT level, nodes, largest FROM code_quality", [{"level": 1, "nodes": 2, "largest": 2}]),
         ("SELECT count(*) AS n FROM quarantine", [{"n": 3}]),
     ],

@@ -339,6 +339,15 @@ def test_untrained_encoder_is_stated_plainly(page: Page) -> None:
     assert "encoder with untrained weights" in page.text
 
 
+def test_gpu_hours_and_memory_are_shown_where_gpus_were_used(run: Any, small_run: MakeRun, tmp_path: Path) -> None:
+    assert "GPU hours" not in run.report(tmp_path / "cpu.html")
+    used = small_run(tmp_path / "store", gpu_seconds=45_000.0)
+    text = used.report(tmp_path / "gpu.html")
+    assert "12.5" in text
+    assert "GPU hours of all stages" in text
+    assert "21.0 GB" in text
+
+
 def test_the_settings_shown_give_the_same_artifacts_anywhere(page: Page, run: Any) -> None:
     command, settings = page.quoted
     assert command == "gif run --config run.yaml"
