@@ -22,6 +22,8 @@ GPUS, GPU_BYTES = 8, 80e9
 IN_ALL: Final = 4096
 """Images of a step on it."""
 MILLION: Final = 1_000_000
+SECONDS_OF_A_STEP: Final = "seconds of a step (of the processor, on a CPU)"
+MULTIPLICATIONS: Final = "multiplications an image"
 COMPUTED: Final = (1, 2, 4, 8, 16, 32, 64)
 """Millions of identities at which costs are computed."""
 
@@ -41,7 +43,7 @@ def _show_heads(cost: Cost, scale: Scale, device: str, memory: int, report: Repo
     ]
     found = dict(_measure_heads(points, memory, report))
     rows = tuple(_head_row(point, found.get(point)) for point in points)
-    columns = ("head", "identities", "ms of a step", "memory", "memory computed", "multiplications an image")
+    columns = ("head", "identities", "ms of a step", "ms of processor", "memory", "memory computed", MULTIPLICATIONS)
     grid = Grid(f"One step of the head, {cost.batch_size} images, {cost.dimensions} dimensions", columns, rows)
     remarks = ["Heads alone: without the network's own time and memory, which do not grow with the identities."]
     if len(found) < len(points):
@@ -62,7 +64,10 @@ def _measure_heads(points: list[HeadPoint], memory: int, report: Report) -> Iter
 
 
 def _head_row(point: HeadPoint, measured: Measured | None) -> tuple[str, ...]:
-    taken = (f"{1e3 * measured.seconds:,.1f}", write_size(measured.bytes)) if measured else ("–", "–")
+    taken: tuple[str, ...] = ("–", "–", "–")
+    if measured:
+        times = (f"{1e3 * each:,.1f}" for each in (measured.seconds, measured.processor_seconds))
+        taken = (*times, write_size(measured.bytes))
     computed = (write_size(compute_bytes(point)), f"{count_multiplications(point):,}")
     return (HEADS[point.head].label, f"{point.identities:,}", *taken, *computed)
 
@@ -80,10 +85,15 @@ def count_multiplications(point: HeadPoint) -> int:
 def _draw_measured(found: Mapping[HeadPoint, Measured], cost: Cost) -> Chart:
     series: dict[str, list[tuple[float, float]]] = {}
     for point, measured in found.items():
-        value = measured.bytes / 2**30 if cost.shows == "bytes" else measured.seconds
+        value = measured.bytes / 2**30 if cost.shows == "bytes" else _undisturbed(point.device, measured)
         series.setdefault(HEADS[point.head].label, []).append((point.identities, value))
-    y = "GiB" if cost.shows == "bytes" else "seconds of a step"
+    y = "GiB" if cost.shows == "bytes" else SECONDS_OF_A_STEP
     return Chart("Measured here", "identities", y, series, log="xy")
+
+
+def _undisturbed(device: str, measured: Measured) -> float:
+    """Seconds of a step; on a CPU those of the processor, which other programs disturb less."""
+    return measured.processor_seconds if device == "cpu" else measured.seconds
 
 
 def _draw_multiplications(cost: Cost) -> Chart:
@@ -91,7 +101,7 @@ def _draw_multiplications(cost: Cost) -> Chart:
     for head in cost.heads:
         points = [HeadPoint(head, number * MILLION, dimensions=cost.dimensions) for number in COMPUTED]
         series[HEADS[head].label] = [(point.identities, count_multiplications(point)) for point in points]
-    return Chart("Computed", "identities", "multiplications an image", series, log="xy")
+    return Chart("Computed", "identities", MULTIPLICATIONS, series, log="xy")
 
 
 def _draw_gpus(cost: Cost) -> Chart:
@@ -112,25 +122,30 @@ def _show_speed(cost: Cost, scale: Scale, device: str, memory: int, report: Repo
     full = scale == "full"
     backbone, batch = (cost.backbone, cost.batch_size) if full else (cost.demo_backbone, cost.demo_batch_size)
     (identities,) = cost.sizes(scale)
-    speeds: dict[str, tuple[float, int]] = {}
+    unit = "images per second of the processor" if device == "cpu" else "images per second"
+    speeds: dict[str, tuple[float, float, int]] = {}
     for head in cost.heads:
         point = HeadPoint(head, identities, batch, cost.dimensions, backbone=backbone, device=device)
         if compute_bytes(point) < memory:
             measured = measure_apart(point)
-            speeds[HEADS[head].label] = (batch / measured.seconds, measured.bytes)
-            report(f"{HEADS[head].label}: {batch / measured.seconds:.1f} images per second")
-    first = next(iter(speeds.values()), (1.0, 0))[0]
-    rows = tuple((label, f"{v:,.1f}", f"{v / first:.2f}", write_size(held)) for label, (v, held) in speeds.items())
+            used = batch / _undisturbed(device, measured)
+            speeds[HEADS[head].label] = (used, batch / measured.seconds, measured.bytes)
+            report(f"{HEADS[head].label}: {used:.1f} {unit}")
+    first = next(iter(speeds.values()), (1.0, 0.0, 0))[0]
+    rows = tuple(
+        (label, f"{used:,.1f}", f"{used / first:.2f}", f"{clock:,.1f}", write_size(held))
+        for label, (used, clock, held) in speeds.items()
+    )
     grid = Grid(
         f"{backbone} and head, {identities:,} identities, {batch} images a step",
-        ("head", "images per second", "relative to the first", "memory"),
+        ("head", unit, "relative to the first", "by the clock", "memory"),
         rows,
     )
     bars = Chart(
         "Training speed",
         "",
-        "images per second",
-        {"images per second": [(place, speed) for place, (speed, _) in enumerate(speeds.values())]},
+        unit,
+        {"here": [(place, speed) for place, (speed, *_) in enumerate(speeds.values())]},
         kind="bars",
         labels=tuple(speeds),
     )
@@ -148,12 +163,12 @@ def _show_separation(cost: Cost, scale: Scale, device: str, memory: int, report:
     if not found:
         return [], [], ["No number of identities fits this machine's memory."]
     largest = max(found, key=lambda point: point.identities)
-    per_vector = found[largest].seconds / largest.identities
+    per_vector = _undisturbed(device, found[largest]) / largest.identities
     beyond = [SeparationPoint(number * MILLION, batch, cost.dimensions) for number in COMPUTED]
     beyond = [point for point in beyond if point.identities > largest.identities]
-    columns = ("vectors", "seconds of a step", "memory", "")
+    columns = ("vectors", SECONDS_OF_A_STEP, "memory", "")
     measured = [
-        (f"{point.identities:,}", f"{each.seconds:.2f}", write_size(each.bytes), "measured")
+        (f"{point.identities:,}", f"{_undisturbed(device, each):.2f}", write_size(each.bytes), "measured")
         for point, each in found.items()
     ]
     modelled = [
@@ -172,7 +187,7 @@ def _draw_separation(
     found: Mapping[SeparationPoint, Measured], beyond: list[SeparationPoint], per_vector: float
 ) -> list[Chart]:
     times: dict[str, list[tuple[float, float]]] = {
-        "measured": [(point.identities, each.seconds) for point, each in found.items()],
+        "measured": [(point.identities, _undisturbed(point.device, each)) for point, each in found.items()],
         "model": [(point.identities, per_vector * point.identities) for point in beyond],
     }
     held: dict[str, list[tuple[float, float]]] = {
@@ -181,5 +196,5 @@ def _draw_separation(
     }
     return [
         Chart("Memory", "code vectors", "GiB", held, log="xy"),
-        Chart("Time", "code vectors", "seconds of a step", times, log="xy"),
+        Chart("Time", "code vectors", SECONDS_OF_A_STEP, times, log="xy"),
     ]

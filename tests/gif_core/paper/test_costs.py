@@ -49,7 +49,7 @@ def test_heads_that_do_not_fit_are_computed_only() -> None:
     cost = Cost(heads=("arcface",), identities=(10**6,), demo_identities=(10**6,))
     experiment = Experiment.model_validate({"title": "t", "kind": "head_cost", "cost": cost})
     (grid,), _, remarks = show_cost(experiment, "demo", device="cpu", memory=10**8, report=pytest.fail)
-    assert grid.rows[0][2:4] == ("–", "–")
+    assert grid.rows[0][2:5] == ("–", "–", "–")
     assert any("does not fit" in remark for remark in remarks)
 
 
