@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "verify": "recognition.verify",
     "identify": "recognition.identify",
     "enroll": "galleries.enroll",
+    "serve": "serve.serve",
     "synthetic-sets": "synthetic_sets.synthetic_sets",
     "config": "configuration.app",
     "faces": "faces.app",
