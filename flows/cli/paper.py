@@ -15,6 +15,7 @@ from flows.cli.output import Console, note
 from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep
 from gif_core.artifacts import ArtifactStore, with_ancestors
 from gif_core.sweeps import Variant
+from schemas.errors import GifError
 from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
 
 if TYPE_CHECKING:
@@ -62,7 +63,13 @@ def paper(
     asked = _Asked(cast(Scale, scale), changes, seeds, jobs, device, dry_run)
     results, failed = [], 0
     for name in EXPERIMENTS if experiment == "all" else (experiment,):
-        result, lost = asked.run(name)
+        try:
+            result, lost = asked.run(name)
+        except GifError as error:
+            if experiment != "all":
+                raise
+            note(f"{name} failed: {error}")
+            result, lost = None, 1
         failed += lost
         if result:
             _show(result)

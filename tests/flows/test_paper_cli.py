@@ -9,6 +9,7 @@ import pytest
 
 from flows.cli import paper as module
 from flows.cli.sweep import Swept
+from schemas.errors import GifError
 from schemas.experiments import EXPERIMENTS
 
 Gif = Callable[..., str]
@@ -61,6 +62,19 @@ def test_scores_are_shown_in_the_papers_form_and_failures_are_not_hidden(
     assert "compare rows with each other, not with the paper" in shown
     assert "1 runs failed" in shown
     assert "GIF, this project" in out.read_text()
+
+
+def test_all_goes_on_when_one_of_them_fails(tmp_path: Path, run_gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Swept:
+        raise GifError("the disk is full")
+
+    monkeypatch.setattr(module, "run_sweep", fail)
+    monkeypatch.setattr("gif_core.paper.show_cost", lambda *_, **__: ([], [], []))
+    out = tmp_path / "page.html"
+    shown = run_gif("paper", "all", "--scale", "demo", "--out", str(out), code=2)
+    assert "table1 failed: the disk is full" in shown
+    page = out.read_text()
+    assert all(f'id="{name}"' in page for name in ("figure1a", "figure5b", "supplement-separation"))
 
 
 def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
