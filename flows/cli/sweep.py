@@ -176,11 +176,13 @@ def _run_all(variants: list[Variant], commands: dict[tuple[int, int], list[str]]
 
 
 def _run(arguments: list[str]) -> str | None:
-    """One run in a process of its own; the last line of what it says if it fails."""
+    """One run in a process of its own; its error if it fails, else the last line of what it says."""
     command = [sys.executable, "-m", "flows.cli", "run", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+    if not done.returncode:
+        return None
     said = done.stderr.strip().splitlines() or ["without a word"]
-    return said[-1] if done.returncode else None
+    return next((line.removeprefix("error: ") for line in reversed(said) if line.startswith("error: ")), said[-1])
 
 
 def show_sections(sections: list[Section]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli import paper as module
+from flows.cli import sweep as sweep_module
 from flows.cli.sweep import Swept
 from schemas.errors import GifError
 from schemas.experiments import EXPERIMENTS
@@ -80,3 +81,12 @@ def test_all_goes_on_when_one_of_them_fails(tmp_path: Path, run_gif: Gif, monkey
 def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
     assert "unknown experiment 'table9'" in run_gif("paper", "table9", code=2)
     assert "--scale is full or demo" in run_gif("paper", "table1", "--scale", "tiny", code=2)
+
+
+def test_a_run_that_fails_is_named_by_its_error_and_not_by_what_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "error: the disk is full\nwarning: something else at the end\n"
+    done = SimpleNamespace(returncode=2, stderr=said)
+    monkeypatch.setattr("flows.cli.sweep.subprocess.run", lambda *_, **__: done)
+    assert sweep_module._run([]) == "the disk is full"
+    done.stderr = "Killed"
+    assert sweep_module._run([]) == "Killed"
