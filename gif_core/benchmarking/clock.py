@@ -26,6 +26,16 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - started
 
 
+def processor_seconds(work: Callable[[], object], *, at_least: float) -> float:
+    """Mean processor time of a call that computes in one thread, which other programs affect less than the clock."""
+    work()
+    began, count = time.process_time(), 0
+    while not count or time.process_time() - began < at_least:
+        work()
+        count += 1
+    return (time.process_time() - began) / count
+
+
 def seconds_per_call(work: Callable[[], object], device: torch.device, *, at_least: float, warm_up: int = 1) -> float:
     """Mean seconds of a call that is repeated for `at_least` seconds."""
     for _ in range(warm_up):

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import torch
 
-from gif_core.benchmarking.clock import seconds_per_call
+from gif_core.benchmarking.clock import processor_seconds
 from gif_core.benchmarking.inputs import draw_faces, draw_images
 from gif_core.benchmarking.memory import watched_memory
 from gif_core.benchmarking.setting import Setting
@@ -37,27 +37,28 @@ def bench_decode(setting: Setting) -> BenchmarkResult:
     faces = draw_faces(setting.folder, IMAGES, IMAGES, 1)
     config = setting.config.training.model_copy(update={"batch_size": batch, "epochs": 10**9, "head": "gif"})
     with watched_memory(CPU) as memory:
-        ratios, rates, bares = [], [], []
+        ratios, rates = [], []
         with bare_decoding(workers) as bare, loading(faces, config, workers) as loader:
             for _ in range(3):
                 before, rate, after = (measure(setting.seconds / 9) for measure in (bare, loader, bare))
                 rates.append(rate)
-                bares.append((before + after) / 2)
-                ratios.append(rate / bares[-1])
-    rate, middle = float(np.median(rates)), float(np.median(ratios))
+                ratios.append(2 * rate / (before + after))
+    rate, share = float(np.median(rates)), float(np.median(ratios))
+    phases = _phases_of_an_image(faces, setting.seconds / 8)
+    per_core = share / phases["decode"]
     return setting.result(
         "decode",
         f"112 × 112 JPEG, {workers} processes",
         settings={"images": IMAGES, "workers": workers, "batch": batch},
         per_second=rate,
-        share=middle,
+        share=share,
         reference=f"bare cv2.imdecode in {workers} processes",
         peak_memory=memory.peak,
-        phases=_phases_of_an_image(faces, setting.seconds / 8),
+        phases=phases,
         figures={
-            "per_core": rate / workers,
-            "bare_per_core": float(np.median(bares)) / workers,
-            "cores_for_gpu": GPU_RATE * workers / rate,
+            "per_core": per_core,
+            "bare_per_core": 1 / phases["decode"],
+            "cores_for_gpu": GPU_RATE / per_core,
             "gpu_images_per_second": GPU_RATE,
             "bytes_per_image": sum(len(faces.content(row)) for row in range(IMAGES)) / IMAGES,
         },
@@ -65,22 +66,24 @@ def bench_decode(setting: Setting) -> BenchmarkResult:
 
 
 def _phases_of_an_image(faces: Faces, seconds: float) -> dict[str, float]:
-    """Seconds of one core for one image: decoding it, reading and mirroring it, and the augmentations if all are on."""
+    """Processor time of an image: decoding, reading and mirroring, all augmentations; decoding at half the size."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     rows, images_BHWC = np.arange(LEAST_BATCH), np.empty((LEAST_BATCH, *faces.shape), np.uint8)
     encoded = [np.frombuffer(faces.content(row), np.uint8) for row in range(LEAST_BATCH)]
     chosen = draw_augmentation(ALL, LEAST_BATCH, [0])
 
-    def decode() -> None:
+    def decode(flags: int) -> None:
         for each in encoded:
-            cv2.imdecode(each, cv2.IMREAD_COLOR_RGB)
+            cv2.imdecode(each, flags)
 
-    bare = seconds_per_call(decode, CPU, at_least=seconds)
-    filled = seconds_per_call(lambda: faces.fill(images_BHWC, rows, rows % 2 == 0), CPU, at_least=seconds)
-    augmented = seconds_per_call(lambda: augment(images_BHWC, chosen), CPU, at_least=seconds)
+    bare = processor_seconds(lambda: decode(cv2.IMREAD_COLOR_RGB), at_least=seconds)
+    reduced = processor_seconds(lambda: decode(cv2.IMREAD_REDUCED_COLOR_2), at_least=seconds)
+    filled = processor_seconds(lambda: faces.fill(images_BHWC, rows, rows % 2 == 0), at_least=seconds)
+    augmented = processor_seconds(lambda: augment(images_BHWC, chosen), at_least=seconds)
     cv2.setNumThreads(threads)
     phases = {"decode": bare, "read and mirror": max(filled - bare, 0.0), "all augmentations": augmented}
+    phases["decode, half size"] = reduced
     return {phase: each / LEAST_BATCH for phase, each in phases.items()}
 
 

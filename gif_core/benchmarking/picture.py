@@ -59,7 +59,8 @@ def _figures(result: BenchmarkResult) -> Iterator[str]:
 
 def _cores(result: BenchmarkResult) -> Iterator[str]:
     figures = result.figures
-    yield f"per core {figures['per_core']:,.0f} images/s, bare cv2.imdecode {figures['bare_per_core']:,.0f}"
+    ours, bare = f"{figures['per_core']:,.0f}", f"{figures['bare_per_core']:,.0f}"
+    yield f"per core {ours} images/s, bare cv2.imdecode {bare} (by processor time)"
     gpu = thousands(figures["gpu_images_per_second"])
     yield f"cores that a GPU of {gpu} images/s needs: {figures['cores_for_gpu']:.1f}"
 

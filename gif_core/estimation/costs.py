@@ -217,11 +217,11 @@ def cost_of_evaluation(case: Case) -> StageCost:
         seconds += count / encoding.per_second if paired and "encoder" in given.systems else 0.0
         seconds += count / machine.ingestion(drawn=True).per_second if "synthetic" in each.kind else 0.0
     if given.identification and case.config.training.head == "gif":
-        probes = 2 * given.identification.images
+        enrolled = given.identification.images
+        probes = enrolled + min(enrolled, case.scale.images - case.scale.trained_images)
         images += probes
         seconds += probes * passes / forward.per_second
-        drawn = probes / 2 if case.scale.drawn else 0
-        seconds += drawn / machine.ingestion(drawn=True).per_second
+        seconds += enrolled / machine.ingestion(drawn=True).per_second if case.scale.drawn else 0.0
     reads = images * case.scale.image_bytes + case.vectors
     return _cost(
         "evaluation", {_name(machine): seconds}, forward, reads, 2e7, PROCESS + case.vectors, case.on_device(2e9)

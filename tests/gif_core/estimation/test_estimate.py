@@ -74,7 +74,7 @@ def test_separation_by_the_closed_form_alone_compares_no_pairs() -> None:
 
 
 def test_more_gpus_take_less_time_until_decoding_limits_them() -> None:
-    seconds = [costs(2_000_000, Machine(gpus, "A100", 4))["training"] for gpus in (1, 4, 8)]
+    seconds = [costs(2_000_000, Machine(gpus, "A100", 2))["training"] for gpus in (1, 4, 8)]
     assert all(after.seconds <= before.seconds for before, after in pairwise(seconds))
     assert [cost.limit for cost in (seconds[0], seconds[-1])] == ["GPU", "decoding"]
 
