@@ -175,7 +175,9 @@ def _show_separation(cost: Cost, scale: Scale, device: str, memory: int, report:
         (f"{point.identities:,}", f"{per_vector * point.identities:.2f}", write_size(point.bytes_of_vectors), "model")
         for point in beyond
     ]
-    grid = Grid(f"One step of separation, {batch} of {cost.dimensions} dimensions", columns, (*measured, *modelled), 0)
+    grid = Grid(
+        f"One step of separation, batches of {batch}, {cost.dimensions} dimensions", columns, (*measured, *modelled), 0
+    )
     remark = (
         f"Model beyond: time is proportional to the number of vectors, as at {largest.identities:,}; memory is that of "
         "H in fp32, of which only chunks need to be on a device."
