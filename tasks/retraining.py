@@ -6,6 +6,7 @@ from typing import Any
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
 from prefect.tasks import exponential_backoff
 
 from gif_core import retraining
@@ -18,6 +19,9 @@ from tasks.retries import try_again
 
 logger = logging.getLogger(__name__)
 ARTIFACT = "retraining"
+EVENT = "gif.retrain.{}"
+"""Name of the event of an outcome, for automations."""
+RESOURCE = "gif.retrain"
 
 
 @task(
@@ -40,10 +44,12 @@ def decide(
 
 
 def show_result(result: RetrainingResult) -> None:
-    """Show the decision and its reason in the log and in Prefect's UI."""
+    """Show the decision and its reason in the log and in Prefect's UI, and announce it as an event."""
     logger.info("%s", result.message)
     with warn_of_prefect("the decision"):
         create_markdown_artifact(key=ARTIFACT, markdown=describe_result(result), description=result.message[:200])
+        payload = {"message": result.message, "text": describe_result(result)}
+        emit_event(EVENT.format(result.outcome), {"prefect.resource.id": RESOURCE}, payload=payload)
 
 
 def describe_result(result: RetrainingResult) -> str:

@@ -26,6 +26,14 @@ def deploy(
         bool,
         typer.Option("--reset", help="Reset existing deployments to prefect.yaml, including their schedules."),
     ] = False,
+    notify: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE/NAME", help="Tell this notification block of the server what happens to runs."),
+    ] = None,
+    silence: Annotated[
+        int,
+        typer.Option(min=1, metavar="WEEKS", help="With --notify: tell when retraining decided nothing for so long."),
+    ] = 4,
 ) -> None:
     """Deploy the flows to the Prefect server at PREFECT_API_URL; repeating the command is safe.
 
@@ -34,10 +42,15 @@ def deploy(
     an upgrade, `--reset` updates the deployments. Workers run the flows of the package installed in their environment,
     in the folder in which this command is called.
 
+    With --notify, failed and crashed runs and every decision of retraining (first, promoted, refused), with its
+    metrics and a link, are sent to a notification block, and so is long silence.
+
     Examples:
       gif deploy
 
       gif deploy --reset
+
+      gif deploy --notify slack-webhook/team
     """
     prepare()
     if not os.environ.get("PREFECT_API_URL"):
@@ -51,6 +64,10 @@ def deploy(
         _put(wanted)
     ensure_limit()
     ensure_watch()
+    if notify is not None:
+        from flows.notifications import ensure_notifications
+
+        print("\n".join(ensure_notifications(notify, silence)))
 
 
 def check_folder(folder: Path) -> None:
