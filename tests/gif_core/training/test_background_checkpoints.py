@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from gif_core.artifacts import Checkpoints, StoreAwayError
 from gif_core.training import open_checkpoints, run_job
+from gif_core.training.data.loader import Batch
+from gif_core.training.step import Stepper
 from tests.gif_core.training.training_jobs import (
     ALONE,
     PROJECT,
@@ -130,3 +133,25 @@ def test_a_consumer_that_leaves_finds_a_checkpoint_of_the_last_step(files: Path,
         pass
     steps.close()
     assert steps_of(tmp_path / job.checkpoints)[-1] == 7
+
+
+def test_a_fault_completes_the_checkpoint_that_is_being_written(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Stepper.take
+
+    def fail_at_four(self: Stepper, batch: Batch) -> None:
+        if self.state.step == 4:
+            raise ConnectionError
+        take(self, batch)
+
+    def write_slowly(self: Checkpoints, *given: object) -> object:
+        time.sleep(0.3)
+        return write(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Stepper, "take", fail_at_four)
+    monkeypatch.setattr(Checkpoints, "write", write_slowly)
+    job = make_job(files, tmp_path, SHORT, background_checkpoints=True)
+    with pytest.raises(ConnectionError):
+        list(run_job(job, ALONE))
+    assert steps_of(tmp_path / job.checkpoints) == [3]
