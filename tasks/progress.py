@@ -56,7 +56,7 @@ class Activity:
         self.artifact: UUID | None = None
         self.bar = _bar(self.console)
         self.bar.start()
-        self.row = self.bar.add_task(name, total=None, note="")
+        self.row = self.bar.add_task(label_of(name), total=None, note="")
 
     def is_over(self, step: Progress) -> bool:
         """Whether this step belongs to another activity, or to the same one begun again, as for another set."""
@@ -78,6 +78,13 @@ class Activity:
         self.bar.stop()
 
 
+def label_of(activity: str) -> str:
+    """An activity with the stage it belongs to, such as `evaluation: encoder`."""
+    context = TaskRunContext.get()
+    stage = context.task.name if context else activity
+    return activity if activity == stage else f"{stage}: {activity}"
+
+
 class _Bar(rich.Progress):
     """A bar with its metrics on the line below, so that both fit into a narrow terminal."""
 
@@ -90,8 +97,8 @@ class _Bar(rich.Progress):
 
 def _bar(console: Console) -> rich.Progress:
     return _Bar(
-        rich.TextColumn("{task.description:<13}"),
-        rich.BarColumn(bar_width=30),
+        rich.TextColumn("{task.description:<23}"),
+        rich.BarColumn(bar_width=20),
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gif_core.runtime import Progress
 from tasks import progress
-from tasks.progress import track
+from tasks.progress import label_of, track
 
 
 def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_metrics(
@@ -22,7 +22,7 @@ def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_metrics(
 ) -> None:
     note = "loss 2.113  tokens 91 84 62%  code 55%  z·h 0.71  unseen 93.1%  img/s 812"
     with progress._bar(Console(width=80, force_terminal=True, color_system=None)) as bar:
-        bar.add_task("training", total=20_000, completed=1234, note=note)
+        bar.add_task("tokenization: alignment", total=20_000, completed=1234, note=note)
     shown = capsys.readouterr().out
     assert "1234/20000" in shown
     assert note in shown
@@ -51,6 +51,17 @@ def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_metric
         (1, 25.0, "Progress of stage: `tokens 91 81%`"),
         (2, 50.0, "Progress of stage: `tokens 92 82%`"),
     ]
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_bar_names_the_stage_it_belongs_to() -> None:
+    @task(name="evaluation")
+    def stage() -> list[str]:
+        return [label_of(activity) for activity in ("evaluation", "encoder", "model")]
+
+    labels = flow(name="labels")(lambda: stage())()
+    assert labels == ["evaluation", "evaluation: encoder", "evaluation: model"]
+    assert label_of("encoder") == "encoder"
 
 
 class DeadServer:
