@@ -8,6 +8,7 @@ published    Metrics that the paper and its peers report
 head_cost    Parameters and memory of heads, computed from the number of identities
 scored_runs  Finds comparable evaluations in the store and loads them with settings, scores and cost
 comparison   `tabulate`: runs side by side as a table of text
+conclusions  `conclude`: what a run shows, in three lines
 headlines    A run in a few lines of text, from its manifests alone
 templates/   HTML, CSS and JavaScript of the pages
 """
@@ -22,6 +23,7 @@ __all__ = [
     "ScoredRun",
     "Table",
     "benchmark_of",
+    "conclude",
     "find_comparable",
     "headline_rows",
     "load_beside",
@@ -36,6 +38,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.reporting.comparison import Table, shared_metrics, tabulate
+    from gif_core.reporting.conclusions import conclude
     from gif_core.reporting.head_cost import size_of_head, size_of_rows
     from gif_core.reporting.headlines import headline_rows
     from gif_core.reporting.page import write_comparison, write_report

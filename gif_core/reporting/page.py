@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from gif_core.artifacts import Artifact
 from gif_core.reporting.comparison import Table, tabulate
+from gif_core.reporting.conclusions import conclude
 from gif_core.reporting.scored_runs import ScoredRun
 from gif_core.reporting.sections.codes import show_codes
 from gif_core.reporting.sections.faces import show_faces
@@ -52,6 +53,7 @@ def write_report(
     """
     shown = {name: show(config, inputs) for name, show in SECTIONS.items()}
     shown["beside"] = {"table": _tabulate(runs, THIS_RUN) if runs else None, "asked": config.reporting.compare}
+    shown["glance"]["conclusions"] = conclude(config, runs)
     _write_page(path, "report.html", shown | {"plotlyjs": Markup(get_plotlyjs())})
 
 
