@@ -25,6 +25,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "store"
 
 
+@pytest.mark.slow
 def test_gif_serve_answers_until_it_is_ended(store: Path) -> None:
     command = [sys.executable, "-m", "flows.cli", "serve", "--model", "latest", "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "GIF_TOKEN": "secret"}

@@ -26,6 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
     return ArtifactStore(str(folder / "store"))
 
 
+@pytest.mark.slow
 def test_int8_is_a_quarter_of_the_size_and_keeps_the_features(store: ArtifactStore, tmp_path: Path) -> None:
     found = find_model(store, "latest").artifact
     faces, model = open_own_faces(store, found), open_backbone(found, CPU)
