@@ -17,6 +17,8 @@ WEIGHTS_FILE: Final = "model.safetensors"
 CARD_FILE: Final = "README.md"
 """The model card, which may be edited."""
 UNKNOWN_LICENCE: Final = "unknown"
+LICENCE_PATTERN: Final = r"^[\w.+-]{1,64}$"
+"""An identifier such as mit or cc-by-nc-4.0."""
 
 
 class SharedData(Stored):
@@ -40,7 +42,7 @@ class SharedModel(Stored):
     head: HeadName = "gif"
     groups: PositiveInt = Field(default=32, le=4096)
     """Groups of GroupFace; other networks have none."""
-    license: str = UNKNOWN_LICENCE
+    license: str = Field(default=UNKNOWN_LICENCE, pattern=LICENCE_PATTERN)
     data: SharedData = SharedData()
     training: dict[str, bool | int | float | str | None] = Field(default_factory=dict)
     """The main settings of its training."""
@@ -49,3 +51,20 @@ class SharedModel(Stored):
     lineage: dict[StageName, MadeFrom] = Field(default_factory=dict)
     """Keys and digests of the artifacts behind it, in the store it comes from."""
     files: tuple[StoredFile, ...]
+
+
+class SharedSet(Stored):
+    """What is read of a set in the scores of a model: numbers and words, no deeper."""
+
+    kind: str = Field(max_length=100)
+    protocol: str = Field(max_length=100)
+    flags: dict[str, bool | int | float | str]
+    system_flags: dict[str, dict[str, bool | int | float | str]] = Field(default_factory=dict)
+    pairs: PositiveInt | None = None
+    systems: dict[str, dict[str, float]]
+
+
+class SharedScores(Stored):
+    """`scores.json` beside a shared model."""
+
+    sets: dict[str, SharedSet]

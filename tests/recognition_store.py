@@ -54,6 +54,9 @@ class Publisher:
         return self.artifacts[stage]
 
 
+PAIRS: dict[str, Any] = {"pairs": 40, "seed": 5, "folds": 10}
+
+
 def open_split(artifacts: Mapping[StageName, Artifact], split: str) -> Faces:
     return Faces([artifacts["ingestion"].path(name) for name in artifacts["ingestion"].names(f"{split}-")])
 
@@ -71,7 +74,7 @@ def save_model(folder: Path, **trained: Any) -> None:
 
 def save_evaluation(folder: Path, config: RunConfig, artifacts: Mapping[StageName, Artifact]) -> None:
     faces, model = open_split(artifacts, "held_out"), open_backbone(artifacts["training"], CPU)
-    pairs = draw_pairs(faces.labels_N, pairs=40, seed=0, folds=10)
+    pairs = draw_pairs(faces.labels_N, **PAIRS)
     features = np.concatenate(list(embed_images(model, faces, np.arange(len(faces)), flip=True, device=CPU)))
     result = SetResult("held_out", "held_out", "pairs-1", {"folds": 10}, {"pairs": len(pairs)})
     found = verify_distances(pair_distances(features, pairs.left, pairs.right), pairs.same)
@@ -105,5 +108,5 @@ def fill_store(folder: Path, **trained: Any) -> Mapping[StageName, Artifact]:
     codes = draw_codes(len(identities), SHAPE, seed=0)
     publisher.publish("tokenization", lambda into: write_code_table(into, codes, SHAPE, identities))
     publisher.publish("training", lambda into: save_model(into, **trained))
-    publisher.publish("evaluation", lambda into: save_evaluation(into, config, publisher.artifacts))
+    publisher.publish("evaluation", lambda into: save_evaluation(into, config, publisher.artifacts), **PAIRS)
     return publisher.artifacts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from flows.cli.options import Model, Store
 from gif_core.artifacts import ArtifactStore, find_model
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, MODEL_FILE
-from schemas.sharing import UNKNOWN_LICENCE
+from schemas.sharing import LICENCE_PATTERN, UNKNOWN_LICENCE
 
 if TYPE_CHECKING:
     from torch import nn
@@ -118,6 +119,8 @@ def hf(
     """
     from gif_core.sharing import check_can_push, export_folder, push_folder
 
+    if not re.match(LICENCE_PATTERN, licence):
+        raise GifError(f"--license {licence!r}: give an identifier such as mit or cc-by-nc-4.0, not a sentence")
     if push is not None:
         check_can_push()
     opened = ArtifactStore(store)

@@ -17,6 +17,7 @@ def pull(
     tag: Annotated[
         str | None, typer.Option(metavar="NAME", help="The name that --model takes.", show_default="that of the source")
     ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Take a name that another model has.")] = False,
     revision: Annotated[
         str | None, typer.Option(metavar="REVISION", help="Branch, tag or commit on the hub.", show_default="main")
     ] = None,
@@ -40,7 +41,7 @@ def pull(
         folder = download_folder(source, revision)
     elif revision is not None:
         raise GifError(f"--revision is for the hub, and {source} is a folder: remove it")
-    pulled = pull_folder(ArtifactStore(store), folder, tag or tag_for(source))
+    pulled = pull_folder(ArtifactStore(store), folder, tag or tag_for(source), replace=replace)
     shared = pulled.shared
     print(
         f"{pulled.ref}: {shared.backbone}, {shared.embedding_dim} dimensions, licence {shared.license}; digests match"

@@ -27,6 +27,7 @@ __all__ = [
     "embed_both",
     "embed_images",
     "find_weights",
+    "fit_weights",
     "load_weights",
     "open_foreign_backbone",
     "read_backbone",
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from gif_core.backbones.factory import build_backbone
     from gif_core.backbones.features import embed_batch, embed_both, embed_images
     from gif_core.backbones.outputs import build_network
-    from gif_core.backbones.safe_loading import WeightsError, load_weights, read_weights
+    from gif_core.backbones.safe_loading import WeightsError, fit_weights, load_weights, read_weights
     from gif_core.backbones.weight_files import describe_file, find_weights
     from gif_core.backbones.weights import USUAL, open_foreign_backbone, read_backbone
 else:

@@ -66,6 +66,13 @@ def _some(faults: list[str]) -> str:
 
 def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callable[[Any, Weights], Weights]) -> None:
     """Load converted weights into the model; names and shapes must match exactly."""
+    model.load_state_dict(fit_weights(model, weights, path, convert))
+
+
+def fit_weights(
+    model: nn.Module, weights: Weights, path: Path, convert: Callable[[Any, Weights], Weights] = lambda _, found: found
+) -> Weights:
+    """Converted weights, whose names and shapes match those of the model, which may be without values (`meta`)."""
     try:
         weights = convert(model, dict(weights))
     except Exception as error:  # the check below explains what does not fit
@@ -73,7 +80,7 @@ def load_weights(model: nn.Module, weights: Weights, path: Path, convert: Callab
     misfits = list(islice(_misfits(model.state_dict(), weights), SHOWN + 1))
     if misfits:
         raise WeightsError(f"{path} does not fit the model: {_some(misfits)}")
-    model.load_state_dict(weights)
+    return weights
 
 
 def _misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Iterator[str]:

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, check_file, move_tag, unseal
-from gif_core.backbones import build_network, load_weights, read_weights
+import torch
+from pydantic import ValidationError
+
+from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, check_file, move_tag, read_tag, unseal
+from gif_core.backbones import build_network, fit_weights, read_weights
 from gif_core.recognition import pair_thresholds
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, MODEL_FILE, SCORES_FILE
 from schemas.retraining import CHAMPION
-from schemas.sharing import CONFIG_FILE, WEIGHTS_FILE, SharedModel
+from schemas.sharing import CONFIG_FILE, WEIGHTS_FILE, SharedModel, SharedScores
 from schemas.stages import StageName
 
-LARGEST_CONFIG: Final = 2**20
+LARGEST_RECORD: Final = 2**20
 """Bytes of a record, which has a few thousand."""
 RESERVED: Final = (CHAMPION, "latest")
 """Tags that runs and promotions move."""
@@ -44,10 +47,11 @@ def tag_for(source: str) -> str:
     return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
 
 
-def pull_folder(store: ArtifactStore, folder: Path, tag: str) -> Pulled:
+def pull_folder(store: ArtifactStore, folder: Path, tag: str, *, replace: bool = False) -> Pulled:
     """Check a folder and publish its model, and its scores if it has any, both with a tag.
 
-    The key is that of the record, so pulling the same folder again changes nothing.
+    The key is that of the record, so pulling the same folder again changes nothing. A tag of another model is moved
+    only if `replace` is set.
     """
     if tag in RESERVED:
         raise PullError(f"--tag {tag}: this tag is moved by runs and promotions; choose another, then 'gif promote'")
@@ -60,7 +64,11 @@ def pull_folder(store: ArtifactStore, folder: Path, tag: str) -> Pulled:
         )
     _check_files(folder, shared)
     _check_network(folder / WEIGHTS_FILE, shared)
-    model = _publish_model(store, folder, shared, hashlib.sha256(content).hexdigest())
+    key = hashlib.sha256(content).hexdigest()
+    taken = read_tag(store, "training", tag)
+    if taken and taken.ref.key != key and not replace:
+        raise PullError(f"the tag {tag} is that of {taken.ref}: choose another with --tag, or move it with --replace")
+    model = _publish_model(store, folder, shared, key)
     move_tag(store, tag, model)
     if SCORES_FILE in names:
         move_tag(store, tag, _publish_scores(store, folder, model))
@@ -71,15 +79,19 @@ def _read_config(folder: Path) -> bytes:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise PullError(f"{folder} is not a shared model: it has no {CONFIG_FILE}; 'gif export hf' writes such folders")
+    return _read_bounded(path)
+
+
+def _read_bounded(path: Path) -> bytes:
     with path.open("rb") as file:
-        content = file.read(LARGEST_CONFIG + 1)
-    if len(content) > LARGEST_CONFIG:
-        raise PullError(f"{path} is larger than {LARGEST_CONFIG:,} bytes, so it is not the record of a model")
+        content = file.read(LARGEST_RECORD + 1)
+    if len(content) > LARGEST_RECORD:
+        raise PullError(f"{path} is larger than {LARGEST_RECORD:,} bytes, so it is not the record of a model")
     return content
 
 
 def _check_files(folder: Path, shared: SharedModel) -> None:
-    """Compare sizes and digests; the thresholds must be readable."""
+    """Compare sizes and digests; the scores must be readable."""
     for file in shared.files:
         try:
             check_file(folder / file.name, file)
@@ -90,18 +102,25 @@ def _check_files(folder: Path, shared: SharedModel) -> None:
 
 
 def _check_scores(path: Path) -> None:
+    """Read no more than a record's size, and believe nothing about it."""
     try:
+        SharedScores.model_validate_json(_read_bounded(path), strict=True)
         pair_thresholds(path)
-    except GifError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise PullError(f"{path} does not hold scores as evaluation writes them ({error!r})") from error
+    except (KeyError, ValueError) as error:
+        if isinstance(error, GifError):
+            raise
+        raise PullError(f"{path} does not hold scores as evaluation writes them ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).splitlines()[1:3]) if isinstance(error, ValidationError) else repr(error)
 
 
 def _check_network(weights: Path, shared: SharedModel) -> None:
-    """Every tensor must fit the network that the record names."""
-    model = build_network(shared.backbone, shared.embedding_dim, head=shared.head, groups=shared.groups)
-    load_weights(model, read_weights(weights), weights, lambda _, found: found)
+    """Every tensor must fit the network that the record names; it may name one that is larger than memory."""
+    with torch.device("meta"):
+        model = build_network(shared.backbone, shared.embedding_dim, head=shared.head, groups=shared.groups)
+    fit_weights(model, read_weights(weights), weights)
 
 
 def _publish_model(store: ArtifactStore, folder: Path, shared: SharedModel, key: str) -> ArtifactRef:

@@ -56,6 +56,7 @@ def test_a_model_goes_from_store_to_store_through_a_folder(gif: Gif, work: Path,
 def test_pushing_without_a_token_is_refused_before_anything_is_written(gif: Gif, tmp_path: Path) -> None:
     printed = gif("export", "hf", "--model", "latest", "--out", "my-model", "--push", "me/my-model", code=2)
     assert "--push needs a token of the Hugging Face hub with write access: set HF_TOKEN" in printed
+    assert "give an identifier such as mit" in gif("export", "hf", "--license", "do what you like", code=2)
     assert not (tmp_path / "my-model").exists()
 
 

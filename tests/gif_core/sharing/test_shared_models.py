@@ -176,18 +176,28 @@ def test_a_record_that_does_not_fit_its_weights_is_refused(shared: Path, receive
     change_config(shared, backbone="mobilefacenet")
     with pytest.raises(WeightsError, match="does not fit the model"):
         pull_folder(receiver, shared, "theirs")
+    change_config(shared, backbone="iresnet_tiny", head="groupface", embedding_dim=8192, groups=4096)  # a terabyte
+    with pytest.raises(WeightsError, match="does not fit the model"):
+        pull_folder(receiver, shared, "theirs")
     change_config(shared, backbone="__import__")
     with pytest.raises(RecordDamagedError, match="backbone: Input should be 'iresnet_tiny'"):
         pull_folder(receiver, shared, "theirs")
     assert receiver.refs() == []
 
 
-def write_other_scores(folder: Path) -> None:
-    (folder / "scores.json").write_text('{"format": 4, "sets": {"LFW": {"systems": []}}}')
+def write_scores(folder: Path, text: str) -> None:
+    """Other scores, with the size and digest that the record then names."""
     path = folder / "scores.json"
+    path.write_text(text)
     record = unseal(SharedModel, (folder / "config.json").read_bytes(), "config.json")
     new = {"size": path.stat().st_size, "sha256": sha256_of(path)}
     change_config(folder, files=tuple(f.model_copy(update=new) if f.name == path.name else f for f in record.files))
+
+
+def change_scores(folder: Path, old: str, new: str) -> None:
+    text = (folder / "scores.json").read_text()
+    assert old in text
+    write_scores(folder, text.replace(old, new))
 
 
 def list_another_file(folder: Path) -> None:
@@ -195,26 +205,50 @@ def list_another_file(folder: Path) -> None:
     change_config(folder, files=(*record.files, record.files[0].model_copy(update={"name": "setup.py"})))
 
 
+def test_control_characters_in_the_licence_are_refused(shared: Path, receiver: ArtifactStore) -> None:
+    change_config(shared, license="\x1b[2J")
+    with pytest.raises(RecordDamagedError, match="license"):
+        pull_folder(receiver, shared, "theirs")
+
+
+NO_SCORES = "does not hold scores as evaluation writes them"
+
+
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / "config.json").unlink(), "is not a shared model: it has no config.json"),
         (lambda folder: (folder / "config.json").write_bytes(b" " * 2**21), "is larger than 1,048,576 bytes"),
-        (write_other_scores, "does not hold scores as evaluation writes them"),
+        (lambda folder: write_scores(folder, '{"format": 4, "sets": {"LFW": {"systems": []}}}'), NO_SCORES),
+        (lambda folder: write_scores(folder, "[" * 200_000), NO_SCORES),
+        (lambda folder: write_scores(folder, " " * 2**21), "is larger than 1,048,576 bytes"),
+        (lambda folder: change_scores(folder, '"threshold": ', '"threshold": "low", "was": '), NO_SCORES),
+        (lambda folder: change_scores(folder, '"accuracy": ', '"accuracy": NaN, "was": '), NO_SCORES),
+        (lambda folder: change_scores(folder, '"protocol"', '"was"'), NO_SCORES),
         (list_another_file, "it must be model.safetensors, and scores.json"),
     ],
 )
 def test_folders_that_are_no_models_are_refused(
-    shared: Path, receiver: ArtifactStore, damage: Callable[[Path], None], told: str
+    shared: Path, receiver: ArtifactStore, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(shared)
-    with pytest.raises(PullError, match=told):
+    with pytest.raises(PullError, match=message):
         pull_folder(receiver, shared, "theirs")
 
 
 def test_tags_that_promotions_move_are_not_taken(shared: Path, receiver: ArtifactStore) -> None:
     with pytest.raises(PullError, match=r"--tag champion: .* choose another"):
         pull_folder(receiver, shared, "champion")
+
+
+def test_the_tag_of_another_model_is_moved_only_when_asked(work: Path, shared: Path, receiver: ArtifactStore) -> None:
+    first = pull_folder(receiver, shared, "theirs")
+    change_config(shared, license="apache-2.0")
+    with pytest.raises(PullError, match=rf"the tag theirs is that of {first.ref}: .*--replace"):
+        pull_folder(receiver, shared, "theirs")
+    assert find_model(receiver, "theirs").artifact.ref == first.ref
+    second = pull_folder(receiver, shared, "theirs", replace=True)
+    assert find_model(receiver, "theirs").artifact.ref == second.ref != first.ref
 
 
 def test_the_default_tag_is_the_name_of_the_source() -> None:
