@@ -30,6 +30,8 @@ FOLDER: Final = "presets/paper/experiments"
 DEMO: Final[PresetName] = "paper/demo"
 """Preset of every experiment at the scale of a demonstration."""
 Scale = Literal["full", "demo"]
+UNNAMED: Final = "–"
+"""In a column whose value the paper does not print."""
 
 
 class Row(Frozen):
@@ -48,6 +50,12 @@ class Row(Frozen):
     """Others are compared with this row; without such a row, with the first."""
     published: dict[str, float] = Field(default_factory=dict)
     """Percentages that the paper prints for this row by column, where `published` of reports does not have them."""
+
+    def label(self, scale: Scale) -> str:
+        """The name of its runs: at the paper's size with training set and backbone, in which rows of a name differ."""
+        parts = [self.about.get(part, UNNAMED) for part in ("Train set", "F_θ")] if scale == "full" else []
+        known = ", ".join(part for part in parts if part != UNNAMED)
+        return f"{self.name} ({known})" if known else self.name
 
 
 class Cost(Frozen):
@@ -108,6 +116,10 @@ class Experiment(Frozen):
     def base_at(self, scale: Scale) -> int:
         """Position of the row that others are compared with."""
         return next((place for place, row in enumerate(self.rows_at(scale)) if row.base), 0)
+
+    def base_label(self, scale: Scale) -> str:
+        """The name of that row's runs."""
+        return self.rows_at(scale)[self.base_at(scale)].label(scale)
 
 
 def read_experiment(name: str) -> Experiment:

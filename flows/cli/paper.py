@@ -128,9 +128,8 @@ class _Asked:
 
     def _variant(self, row: Row) -> Variant:
         if self.scale == "demo":
-            return Variant(row.demo_settings or row.settings, row.name)
-        where = f" ({row.about['Train set']})" if "Train set" in row.about else ""
-        return Variant(row.settings, row.name + where, row.preset)
+            return Variant(row.demo_settings or row.settings, row.label("demo"))
+        return Variant(row.settings, row.label("full"), row.preset)
 
     def _show_runs(self, found: Experiment, swept: Swept) -> tuple[list[Grid], list[Chart], list[str]]:
         from gif_core.paper import RowScores, show_scores, show_separation

@@ -22,10 +22,13 @@ Column = tuple[str, str]
 Series = dict[str, list[tuple[float, float]]]
 OF_LENGTHS: Final = ("CASIA-WebFace", "MS1MV2", "WebFace4M")
 """The training sets of Figure 5f."""
+PAPER_BATCH: Final = 4096
 PAPER_BUDGET: Final = (
-    "The paper: the training set and network that it names, 20 epochs (ResNet) or 40 (ViT), batches of 4096 in all."
+    "The paper: the training set and network that it names, 20 epochs (ResNet) or 40 (ViT), "
+    f"batches of {PAPER_BATCH} in all."
 )
-PAPER_EPOCHS: Final = {"iresnet50": 20, "iresnet100": 20, "vit_base": 40}
+PAPER_TRAINING: Final = {"R50": ("iresnet50", 20), "R100": ("iresnet100", 20), "ViT-B": ("vit_base", 40)}
+"""Backbone and epochs by the paper's name of F_θ; rows that do not name it have R100."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,24 @@ def show_scores(
     With `differences`, a second table has those to the row that others are compared with.
     """
     columns = find_columns(experiment, rows)
-    grids = [_tabulate(experiment, rows, columns, scale)]
+    grids, remarks = [_tabulate(experiment, rows, columns, scale)], describe_budgets(rows)
     if differences:
-        grids.append(_tabulate_differences(differences, columns))
-    return grids, list(_draw(experiment, rows, columns)), describe_budgets(rows)
+        base = experiment.base_label(scale)
+        if any(line.variant == base for section in differences for line in section.lines):
+            grids.append(_tabulate_differences(differences, columns, base))
+        else:
+            remarks.append(f"No differences: {base}, with which the other rows are compared, has no scores.")
+    return grids, list(_draw(experiment, rows, columns)), remarks
 
 
-def _tabulate_differences(sections: Sequence[Section], columns: Mapping[str, Column]) -> Grid:
+def _tabulate_differences(sections: Sequence[Section], columns: Mapping[str, Column], base: str) -> Grid:
     """Differences in points, each with the larger of its standard errors over seeds and over identities."""
     found = {(section.set, section.metric): {line.variant: line for line in section.lines} for section in sections}
-    names = list(dict.fromkeys(line.variant for section in sections for line in section.lines))
+    names = dict.fromkeys(line.variant for section in sections for line in section.lines if line.variant != base)
     rows = tuple(
-        (name, *(_difference(found.get(column, {}).get(name)) for column in columns.values())) for name in names[1:]
+        (name, *(_difference(found.get(column, {}).get(name)) for column in columns.values())) for name in names
     )
-    title = f"Difference to {names[0]} in points, ± standard error (the larger of that over seeds and over identities)"
+    title = f"Difference to {base} in points, ± standard error (the larger of that over seeds and over identities)"
     return Grid(title, (METHOD, *columns), rows)
 
 
@@ -180,9 +187,11 @@ def _identities(run: ScoredRun) -> int:
 
 
 def _as_in_the_paper(run: ScoredRun, row: Row) -> bool:
-    expected = NUM_IDENTITIES.get(row.about.get("Train set", "MS1MV2"))
-    backbone, epochs = run.settings["training.backbone"], run.settings["training.epochs"]
-    return _identities(run) == expected and PAPER_EPOCHS.get(backbone) == epochs
+    """Whether data, network, epochs and images of a step, over all processes, are the paper's."""
+    identities = NUM_IDENTITIES.get(row.about.get("Train set", "MS1MV2"))
+    training = PAPER_TRAINING.get(row.about.get("F_θ", "R100"), PAPER_TRAINING["R100"])
+    given = tuple(run.settings[f"training.{name}"] for name in ("backbone", "epochs", "batch_size"))
+    return _identities(run) == identities and given == (*training, PAPER_BATCH)
 
 
 def _draw(experiment: Experiment, rows: Sequence[RowScores], columns: Mapping[str, Column]) -> Iterator[Chart]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.experiments import DEMO, EXPERIMENTS, Experiment, read_experiment
+from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
 from schemas.loading import load_config
 
 
@@ -19,6 +19,29 @@ def settings_of(experiment: Experiment, scale: str) -> list[str]:
 def test_every_row_is_a_configuration_of_its_own(name: str, scale: str) -> None:
     configs = settings_of(read_experiment(name), scale)
     assert len(set(configs)) == len(configs)
+
+
+@pytest.mark.parametrize("scale", ["full", "demo"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_two_rows_have_runs_of_the_same_name(name: str, scale: Scale) -> None:
+    labels = [row.label(scale) for row in read_experiment(name).rows_at(scale)]
+    assert len(set(labels)) == len(labels)
+
+
+def test_runs_are_named_after_training_set_and_backbone_at_the_papers_size_only() -> None:
+    rows = {name: read_experiment(name).rows for name in ("table1", "table2")}
+    assert [row.label("full") for row in rows["table1"][-3:-1]] == [
+        "PartialFC (WebFace42M, ViT-B)",
+        "GIF (WebFace42M, ViT-B)",
+    ]
+    assert rows["table2"][3].label("full") == "DUL (MS1MV2)", "the paper does not name its backbone"
+    assert rows["table1"][0].label("demo") == "Virtual FC"
+
+
+def test_rows_name_the_training_set_of_their_preset_unless_it_is_ms1mv2() -> None:
+    rows = [(row.preset or found.preset, row) for found in map(read_experiment, EXPERIMENTS) for row in found.rows]
+    for preset, row in rows:
+        assert f"/{row.about.get('Train set', 'MS1MV2').lower()}-" in preset, row.name
 
 
 def test_the_tables_of_rivals_have_a_row_for_every_head_of_the_paper() -> None:
