@@ -1,6 +1,7 @@
 """The figures of `gif bench`: how they are shown, kept and derived."""
 
 import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,9 +11,9 @@ import torch
 from torch import nn
 
 from gif_core.backbones import build_backbone
-from gif_core.benchmarking import describe_result, draw_svg, find_data_sheet, keep_result, read_figures
+from gif_core.benchmarking import describe_result, draw_svg, find_data_sheet, keep_result, peaks, read_figures
 from gif_core.benchmarking.host_waits import count_synchronising, counted_waits
-from gif_core.benchmarking.peaks import measure_products, size_of_backbone
+from gif_core.benchmarking.peaks import size_of_backbone
 from gif_core.benchmarking.tokenize import clustering_flops
 from schemas.benchmarks import BenchmarkResult
 from schemas.errors import GifError
@@ -126,8 +127,14 @@ def test_activations_are_what_a_real_forward_pass_keeps() -> None:
     assert size_of_backbone("iresnet_tiny", 64).activations == pytest.approx(sum(kept.values()) / 2, rel=0.02)
 
 
-def test_a_measured_peak_is_that_of_a_product() -> None:
-    assert 1e8 < measure_products(CPU, "fp32") < 1e14
+def test_a_measured_peak_is_that_of_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    def two_seconds(work: Callable[[], torch.Tensor], device: torch.device, *, at_least: float) -> float:
+        assert work().shape == (64, 64)
+        return 2.0
+
+    monkeypatch.setitem(peaks.GEMM, "cpu", 64)
+    monkeypatch.setattr(peaks, "seconds_per_call", two_seconds)
+    assert peaks.measure_products(CPU, "fp32") == 2 * 64**3 / 2
 
 
 def test_warnings_of_synchronising_calls_are_counted_and_others_are_not() -> None:
