@@ -6,6 +6,7 @@ from typing import Final
 from gif_core.synthetic import sample_count
 from schemas.errors import GifError
 from schemas.ingestion import SyntheticSource
+from schemas.loading import load_config
 from schemas.run import RunConfig
 
 DATASETS: Final = {
@@ -52,7 +53,7 @@ class Scale:
 
 
 def find_scale(config: RunConfig, identities: int | None = None, images: int | None = None) -> Scale:
-    """The numbers that are given; else those of the preset's dataset, or of synthetic sources."""
+    """The numbers that are given; else those of the preset's dataset if it is read, or of synthetic sources."""
     drawn = all(isinstance(source, SyntheticSource) for source in config.ingestion.sources)
     found = _count_drawn(config) if drawn else _find_dataset(config)
     if found is None and (identities is None or images is None):
@@ -77,5 +78,11 @@ def _count_drawn(config: RunConfig) -> tuple[int, int]:
 
 
 def _find_dataset(config: RunConfig) -> tuple[int, int] | None:
-    name = (config.preset or "").removeprefix("paper/").removesuffix("-r100").removesuffix("-vit-b")
-    return DATASETS.get(SAME_DATA.get(config.preset or "", name))
+    """The preset's dataset, if it is still what the run reads: its sources may have been replaced."""
+    if config.preset is None:
+        return None
+    usual = load_config({"preset": config.preset, "data": config.data})
+    if config.ingestion.sources != usual.ingestion.sources:
+        return None
+    name = config.preset.removeprefix("paper/").removesuffix("-r100").removesuffix("-vit-b")
+    return DATASETS.get(SAME_DATA.get(config.preset, name))

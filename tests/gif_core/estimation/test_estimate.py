@@ -112,15 +112,17 @@ def test_the_scale_is_given_or_that_of_the_dataset_or_of_the_drawn_faces() -> No
     assert (given.identities, given.images, given.drawn) == (64_000_000, 10**9, False)
 
 
-def test_sources_of_unknown_size_need_numbers() -> None:
-    own = DEMO.model_copy(
-        update={
-            "preset": None,
-            "ingestion": load_config("demo", ["ingestion.sources=[{kind: folder, path: a}]"]).ingestion,
-        }
-    )
+@pytest.mark.parametrize("preset", ["demo", "ms1mv2", "paper/casia-vit-b"])
+def test_own_sources_need_numbers_also_with_the_preset_of_a_dataset(preset: str) -> None:
+    own = load_config(preset, ["ingestion.sources=[{kind: folder, path: a}]"])
     with pytest.raises(GifError, match="--identities and --images"):
         find_scale(own)
+    assert find_scale(own, 1000, 9000).images == 9000
+
+
+def test_a_dataset_may_lie_in_any_folder() -> None:
+    moved = load_config("ms1mv2", ["data=s3://faces/all", "ingestion.held_out=0.1"])
+    assert find_scale(moved).identities == 85_742
 
 
 def test_the_price_is_that_of_all_hours() -> None:
