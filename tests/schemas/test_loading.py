@@ -134,7 +134,7 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
         ("ingestion.sources={kind: folder}", ["ingestion.sources", "must be a list"]),
         (
             "evaluation.sets=[{kind: bin, path: x, name: y}]",
-            ["evaluation.sets.0.name", "known: kind, label, optional, path"],
+            ["evaluation.sets.0.name", "known: group, kind, label, optional, path"],
         ),
         ("evaluation.sets=[{kind: ijb, path: x}]", ["evaluation.sets.0.name: this setting is required"]),
         ("training=5", ["training = 5: must be a table of settings"]),
