@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 import pytest
@@ -106,6 +107,8 @@ def test_two_commands_lead_from_recordio_to_a_report_with_scores(
     assert found["tokenization"].manifest.metrics["identities"] == IDENTITIES
     scores = read_scores(found["evaluation"].path(SCORES_FILE))
     assert set(scores) == set(BENCHMARKS.values()), "and not IJB-B and IJB-C, which are not there"
-    assert all(0 <= each["systems"]["model"]["accuracy"] <= 1 for each in scores.values())
     page = found["reporting"].path(REPORT_FILE).read_text()
-    assert all(title in page for title in BENCHMARKS.values())
+    accuracies = {title: each["systems"]["model"]["accuracy"] for title, each in scores.items()}
+    assert mean(accuracies.values()) > 0.6, "drawn faces of one identity are alike even to a network of one epoch"
+    for title, accuracy in accuracies.items():
+        assert f"<b>{accuracy:.2%}</b><span>{title}: Accuracy" in page
