@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
+from flows.cli.options import check_out
 from flows.cli.output import Console, note
 from gif_core.planning import leave_out_missing_sets, missing_files
 from gif_core.reporting import benchmark_of
@@ -40,7 +41,10 @@ def evaluate(
     ] = None,
     data: Annotated[str | None, typer.Option(help="Without --sets: all benchmarks in this folder ($GIF_DATA).")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores as JSON.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", dir_okay=False, callback=check_out, help="Also write the scores as JSON."),
+    ] = None,
 ) -> None:
     """Score published weights on benchmarks, without training: pairs with and without the mirror, IJB 1:1 and 1:N.
 

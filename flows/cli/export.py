@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.models import note_model
-from flows.cli.options import Model, Store
+from flows.cli.options import Model, Store, check_out
 from gif_core.artifacts import ArtifactStore, find_model
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, MODEL_FILE
@@ -21,18 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Write a trained model for other programs and other people.", no_args_is_help=True)
 
 
-def check_folder(out: Path) -> Path:
-    """Refuse a file in a missing folder, before anything is opened."""
-    if not out.parent.is_dir():
-        raise GifError(f"--out {out}: there is no folder {out.parent}; make it first (mkdir -p {out.parent})")
-    return out
-
-
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out", "-o", dir_okay=False, callback=check_folder, help="The file to write, in a folder that exists."
-    ),
+    typer.Option("--out", "-o", dir_okay=False, callback=check_out, help="The file to write, in a folder that exists."),
 ]
 
 

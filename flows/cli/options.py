@@ -1,11 +1,13 @@
 """Options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows.credentials import load_credentials
 from schemas.addresses import check_address
+from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
 from schemas.presets import PRESETS
 from schemas.run import RunConfig, default_store
@@ -15,6 +17,13 @@ def reach(address: str) -> str:
     """Check a store's address and load the credentials for it."""
     load_credentials(check_address(address))
     return address
+
+
+def check_out(out: Path | None) -> Path | None:
+    """Refuse a file in a missing folder, before anything is computed."""
+    if out and not out.parent.is_dir():
+        raise GifError(f"--out {out}: there is no folder {out.parent}; make it first (mkdir -p {out.parent})")
+    return out
 
 
 Store = Annotated[
@@ -47,6 +56,10 @@ Preset = Annotated[str | None, typer.Option(metavar="NAME", help=f"One of {', '.
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="Change one setting; repeatable."),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", dir_okay=False, callback=check_out, help="Also write a self-contained HTML page."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log.")]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -10,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from flows.cli.options import Overrides
+from flows.cli.options import Overrides, Page
 from flows.cli.output import Console, note
 from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep
 from gif_core.artifacts import ArtifactStore, with_ancestors
@@ -27,6 +29,8 @@ RUNS = ("runs", "separation")
 """Kinds of experiments that train."""
 ASSUMED = 8 * 2**30
 """Bytes of memory where the system does not say how many are free."""
+SHARE = 0.7
+"""Share of the memory that is free which a measurement may use."""
 
 
 def paper(
@@ -36,8 +40,8 @@ def paper(
     overrides: Overrides = None,
     seeds: Annotated[str, typer.Option(help="Seeds of the runs, divided by commas.")] = "0",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
-    device: Annotated[str, typer.Option(help="Where costs are measured: cpu or cuda.")] = "cpu",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a self-contained HTML page.")] = None,
+    device: Annotated[str, typer.Option(help="Where costs are measured: cpu, cuda or cuda:N.")] = "cpu",
+    out: Page = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what each would compute.")] = False,
 ) -> None:
     """Run an experiment of the paper, and show it in the paper's own form with the published numbers beside ours.
@@ -59,6 +63,8 @@ def paper(
         return
     if scale not in ("full", "demo"):
         raise ValueError(f"--scale is full or demo, not {scale!r}")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"--device is cpu, cuda or cuda:N, not {device!r}")
     changes = (*([f"data={data}"] if data else ()), *(overrides or ()))
     asked = _Asked(cast(Scale, scale), changes, seeds, jobs, device, dry_run)
     results, failed = [], 0
@@ -118,8 +124,10 @@ class _Asked:
         return Result(name, found.title, self._command(name), tuple(grids), tuple(charts), (*more, *remarks)), failed
 
     def _command(self, name: str) -> str:
-        changes = "".join(f" --set {override}" for override in self.overrides)
-        return f"gif paper {name} --scale {self.scale} --seeds {self.seeds}{changes}"
+        """What makes the same again."""
+        changes = [word for override in self.overrides for word in ("--set", override)]
+        where = ["--device", self.device] if self.device != "cpu" else []
+        return shlex.join(["gif", "paper", name, "--scale", self.scale, "--seeds", self.seeds, *where, *changes])
 
     def _sweep(self, found: Experiment) -> Swept:
         given = Given(None, DEMO if self.scale == "demo" else found.preset, self.overrides)
@@ -145,13 +153,20 @@ class _Asked:
 
     def _measure(self, found: Experiment) -> tuple[list[Grid], list[Chart], list[str]]:
         from gif_core.paper import show_cost, show_datasets
-        from gif_core.planning import available_memory
 
         if found.kind == "datasets":
             grid, chart = show_datasets()
             return [grid], [chart], []
-        memory = available_memory() or ASSUMED
+        memory = _find_memory(self.device)
         return show_cost(found, self.scale, device=self.device, memory=memory, report=note)
+
+
+def _find_memory(device: str) -> int:
+    """Bytes for a measurement: a share of those that are free on this machine, and at most those of its GPU."""
+    from gif_core.planning import available_memory
+    from gif_core.runtime import device_memory, pick_device
+
+    return int(min(SHARE * (available_memory() or ASSUMED), device_memory(pick_device(device))))
 
 
 def _measure_separation(swept: Swept, place: int) -> list[MeasuredCentroids]:

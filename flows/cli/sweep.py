@@ -9,14 +9,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from flows.cli.options import Config, Overrides, Preset, reach, read_config
+from flows.cli.options import Config, Overrides, Page, Preset, reach, read_config
 from flows.cli.output import Console, note
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import leave_out_missing_sets, plan_stages
@@ -43,7 +42,7 @@ def sweep(
         bool, typer.Option("--paired", help="Also bootstrap the differences over the identities of each set.")
     ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a self-contained HTML page.")] = None,
+    out: Page = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what each would compute.")] = False,
 ) -> None:
     """Run the pipeline with several values of settings, and compare the scores seed by seed.

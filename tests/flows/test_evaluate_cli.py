@@ -38,6 +38,12 @@ def accuracy(folder: Path, *, flip: bool) -> float:
     return verify_distances(pair_distances(np.concatenate(list(chunks)), left, right), given.pairs.same).accuracy
 
 
+def test_scores_in_a_missing_folder_are_refused_before_the_weights_are_read(tmp_path: Path, run_gif: Gif) -> None:
+    (tmp_path / "backbone.pth").write_bytes(b"not weights")
+    shown = run_gif("evaluate", "--weights", str(tmp_path / "backbone.pth"), "--out", "missing/scores.json", code=2)
+    assert "--out missing/scores.json: there is no folder missing" in shown
+
+
 def test_published_weights_get_their_scores_with_and_without_the_mirror(
     folder: Path, tmp_path: Path, run_gif: Gif
 ) -> None:

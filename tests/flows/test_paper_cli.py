@@ -1,11 +1,15 @@
 """`gif paper`: one command for each table and figure."""
 
+import re
+import shlex
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from flows.cli import paper as module
 from flows.cli import sweep as sweep_module
@@ -78,7 +82,37 @@ def test_all_goes_on_when_one_of_them_fails(tmp_path: Path, run_gif: Gif, monkey
     assert all(f'id="{name}"' in page for name in ("figure1a", "figure5b", "supplement-separation"))
 
 
+@pytest.mark.parametrize(
+    "command", [("paper", "all"), ("sweep", "--preset", "demo", "--vary", "training.gamma=0,1", "--dry-run")]
+)
+def test_a_page_in_a_missing_folder_is_refused_before_anything_runs(
+    command: tuple[str, ...], run_gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (module, sweep_module):
+        monkeypatch.setattr(place, "run_sweep", lambda *_, **__: pytest.fail("a run was started"))
+    shown = run_gif(*command, "--out", "missing/page.html", code=2)
+    assert "--out missing/page.html: there is no folder missing; make it first (mkdir -p missing)" in shown
+
+
+def test_the_command_on_the_page_can_be_pasted(tmp_path: Path, run_gif: Gif, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_find_memory", lambda _: 0)
+    out, setting = tmp_path / "page.html", "training.layers=[1, 2]"
+    run_gif("paper", "figure1c", "--device", "cuda", "--data", "/my faces", "--set", setting, "--out", str(out))
+    (printed,) = re.findall(r"gif paper figure1c [^<]*", unescape(out.read_text()))
+    words = ["gif", "paper", "figure1c", "--scale", "full", "--seeds", "0", "--device", "cuda"]
+    assert shlex.split(printed) == [*words, "--set", "data=/my faces", "--set", setting]
+
+
+def test_a_measurement_may_use_no_more_than_the_gpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gif_core.planning.available_memory", lambda: 10**9)
+    assert module._find_memory("cpu") == 7 * 10**8
+    monkeypatch.setattr("gif_core.runtime.pick_device", torch.device)
+    monkeypatch.setattr("gif_core.runtime.device_memory", {torch.device("cuda:1"): 5 * 10**8}.__getitem__)
+    assert module._find_memory("cuda:1") == 5 * 10**8
+
+
 def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
+    assert "--device is cpu, cuda or cuda:N, not 'gpu'" in run_gif("paper", "figure1c", "--device", "gpu", code=2)
     assert "unknown experiment 'table9'" in run_gif("paper", "table9", code=2)
     assert "--scale is full or demo" in run_gif("paper", "table1", "--scale", "tiny", code=2)
 
