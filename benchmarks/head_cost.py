@@ -9,8 +9,9 @@ in wall-clock time and in processor time, which other programs affect less. Memo
 above its memory before the head was built; its allocator returns freed memory at once, so that memory in use is
 counted, not memory kept for later. On a GPU it is the allocated memory. Heads with a row per identity stop where their
 computed peak exceeds the limit. The code vectors and codes of gif are mapped from sparse files of full size; the rows
-in use are filled in and evicted from the page cache before the step. Code length and vocab size follow the project's
-rule; at a million identities the code length of 64 million is measured too.
+in use are filled in and unmapped before the step, which thus has their page faults but reads no disk
+(rows_on_disk.py does). Code length and vocab size follow the project's rule; at a million identities the code length of
+64 million is measured too.
 """
 
 import argparse

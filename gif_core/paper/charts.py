@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from typing import Final
 
@@ -43,7 +44,8 @@ class _Axis:
 
 
 def draw(chart: Chart) -> str:
-    """The chart as an SVG element."""
+    """The chart as an SVG element; a logarithmic axis has no place for values up to zero, which are left out."""
+    chart = _drawable(chart)
     points = [point for line in chart.series.values() for point in line]
     if not points:
         return ""
@@ -60,6 +62,15 @@ def draw(chart: Chart) -> str:
         parts.append(_text(LEFT + WIDTH + 12, TOP + 14 + 18 * number, name, fill=_colour(number)))
     size = f'viewBox="0 0 {LEFT + WIDTH + LEGEND} {TOP + HEIGHT + 46}" width="{LEFT + WIDTH + LEGEND}"'
     return f'<svg {size} role="img" font-size="12" font-family="sans-serif">{"".join(parts)}</svg>'
+
+
+def _drawable(chart: Chart) -> Chart:
+    def fits(x: float, y: float) -> bool:
+        return (x > 0 or "x" not in chart.log) and (y > 0 or "y" not in chart.log)
+
+    series = {name: [point for point in line if fits(*point)] for name, line in chart.series.items()}
+    levels = {name: level for name, level in chart.levels.items() if fits(1, level)}
+    return replace(chart, series=series, levels=levels)
 
 
 def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Cost of heads, training speed and cost of separation as the paper's figures: measured, and computed beyond."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from gif_core.paper.head_steps import GIVES_BACK, HEADS, HeadPoint, Measured, compute_bytes, measure_apart
@@ -10,13 +11,12 @@ from gif_core.paper.separation_steps import measure_apart as measure_separation
 from gif_core.reporting import size_of_head
 from gif_core.runtime import size as write_size
 from gif_core.tokenization import code_shape
+from schemas.errors import GifError
 from schemas.experiments import Cost, Experiment, Scale
 from schemas.tokenization import TokenizationConfig
 
 Shown = tuple[list[Grid], list[Chart], list[str]]
 Report = Callable[[str], None]
-SHARE: Final = 0.7
-"""Share of the memory that is free which a measurement may use."""
 GPUS, GPU_BYTES = 8, 80e9
 """The paper's machine."""
 IN_ALL: Final = 4096
@@ -32,7 +32,7 @@ def show_cost(experiment: Experiment, scale: Scale, *, device: str, memory: int,
     """Measure what fits into `memory` bytes, saying so with `report`, and compute the rest."""
     assert experiment.cost is not None
     show = {"head_cost": _show_heads, "training_speed": _show_speed, "separation_cost": _show_separation}
-    return show[experiment.kind](experiment.cost, scale, device, int(SHARE * memory), report)
+    return show[experiment.kind](experiment.cost, scale, device, memory, report)
 
 
 def _show_heads(cost: Cost, scale: Scale, device: str, memory: int, report: Report) -> Shown:
@@ -41,24 +41,38 @@ def _show_heads(cost: Cost, scale: Scale, device: str, memory: int, report: Repo
         for identities in cost.sizes(scale)
         for head in cost.heads
     ]
-    found = dict(_measure_heads(points, memory, report))
+    fitting, lost = [point for point in points if compute_bytes(point) <= memory], list[str]()
+    found = dict(_measure_heads(fitting, report, lost))
     rows = tuple(_head_row(point, found.get(point)) for point in points)
     columns = ("head", "identities", "ms of a step", "ms of processor", "memory", "memory computed", MULTIPLICATIONS)
     grid = Grid(f"One step of the head, {cost.batch_size} images, {cost.dimensions} dimensions", columns, rows)
     remarks = ["Heads alone: without the network's own time and memory, which do not grow with the identities."]
-    if len(found) < len(points):
+    if len(fitting) < len(points):
         remarks.append("Where no time is given, the head does not fit this machine's memory.")
+    remarks += lost
     if cost.shows == "bytes":
         return [grid], [_draw_measured(found, cost), _draw_gpus(cost)], remarks
     return [grid], [_draw_measured(found, cost), _draw_multiplications(cost)], remarks
 
 
-def _measure_heads(points: list[HeadPoint], memory: int, report: Report) -> Iterator[tuple[HeadPoint, Measured]]:
+def _try(measure: Callable[[], Measured], lost: list[str]) -> Measured | None:
+    """A measurement; where it fails, its error joins the `lost` and the other points go on."""
+    try:
+        return measure()
+    except GifError as error:
+        lost.append(f"{error}.")
+        return None
+
+
+def _measure_heads(points: list[HeadPoint], report: Report, lost: list[str]) -> Iterator[tuple[HeadPoint, Measured]]:
     for point in points:
-        if compute_bytes(point) > memory:
+        timed = _try(partial(measure_apart, point), lost)
+        if timed is None:
             continue
-        timed = measure_apart(point)
-        held = measure_apart(point, environment=GIVES_BACK) if point.device == "cpu" else timed
+        again = partial(measure_apart, point, environment=GIVES_BACK)
+        held = _try(again, lost) if point.device == "cpu" else timed
+        if held is None:
+            continue
         report(f"{HEADS[point.head].label}, {point.identities:,} identities: {1e3 * timed.seconds:.0f} ms")
         yield point, Measured(timed.seconds, timed.processor_seconds, held.bytes)
 
@@ -123,23 +137,21 @@ def _show_speed(cost: Cost, scale: Scale, device: str, memory: int, report: Repo
     backbone, batch = (cost.backbone, cost.batch_size) if full else (cost.demo_backbone, cost.demo_batch_size)
     (identities,) = cost.sizes(scale)
     unit = "images per second of the processor" if device == "cpu" else "images per second"
+    points = [
+        HeadPoint(head, identities, batch, cost.dimensions, backbone=backbone, device=device) for head in cost.heads
+    ]
+    fitting, lost = [point for point in points if compute_bytes(point) <= memory], list[str]()
     speeds: dict[str, tuple[float, float, int]] = {}
-    for head in cost.heads:
-        point = HeadPoint(head, identities, batch, cost.dimensions, backbone=backbone, device=device)
-        if compute_bytes(point) < memory:
-            measured = measure_apart(point)
-            used = batch / _undisturbed(device, measured)
-            speeds[HEADS[head].label] = (used, batch / measured.seconds, measured.bytes)
-            report(f"{HEADS[head].label}: {used:.1f} {unit}")
-    first = next(iter(speeds.values()), (1.0, 0.0, 0))[0]
-    rows = tuple(
-        (label, f"{used:,.1f}", f"{used / first:.2f}", f"{clock:,.1f}", write_size(held))
-        for label, (used, clock, held) in speeds.items()
-    )
+    for point in fitting:
+        if measured := _try(partial(measure_apart, point), lost):
+            used, label = batch / _undisturbed(device, measured), HEADS[point.head].label
+            speeds[label] = (used, batch / measured.seconds, measured.bytes)
+            report(f"{label}: {used:.1f} {unit}")
+    first = next(iter(speeds), "the first")
     grid = Grid(
         f"{backbone} and head, {identities:,} identities, {batch} images a step",
-        ("head", unit, "relative to the first", "by the clock", "memory"),
-        rows,
+        ("head", unit, f"relative to {first}", "by the clock", "memory"),
+        tuple(_speed_row(HEADS[head].label, speeds, first) for head in cost.heads),
     )
     bars = Chart(
         "Training speed",
@@ -149,28 +161,34 @@ def _show_speed(cost: Cost, scale: Scale, device: str, memory: int, report: Repo
         kind="bars",
         labels=tuple(speeds),
     )
-    return [grid], [bars], [] if len(rows) == len(cost.heads) else ["Heads that do not fit the memory are left out."]
+    unfit = ["Where no speed is given, network and head do not fit the memory."] if len(fitting) < len(points) else []
+    return [grid], [bars], unfit + lost
+
+
+def _speed_row(label: str, speeds: Mapping[str, tuple[float, float, int]], first: str) -> tuple[str, ...]:
+    if label not in speeds:
+        return (label, *["–"] * 4)
+    used, clock, held = speeds[label]
+    return (label, f"{used:,.1f}", f"{used / speeds[first][0]:.2f}", f"{clock:,.1f}", write_size(held))
 
 
 def _show_separation(cost: Cost, scale: Scale, device: str, memory: int, report: Report) -> Shown:
     batch = cost.batch_size if scale == "full" else cost.demo_batch_size
     points = [SeparationPoint(number, batch, cost.dimensions, device) for number in cost.sizes(scale)]
+    fitting, lost = [point for point in points if 2 * point.bytes_of_vectors < memory], list[str]()
     found: dict[SeparationPoint, Measured] = {}
-    for point in points:
-        if 2 * point.bytes_of_vectors < memory:
-            found[point] = measure_separation(point)
-            report(f"separation, {point.identities:,} vectors: {found[point].seconds:.2f} s a step")
+    for point in fitting:
+        if taken := _try(partial(measure_separation, point), lost):
+            found[point] = taken
+            report(f"separation, {point.identities:,} vectors: {taken.seconds:.2f} s a step")
     if not found:
-        return [], [], ["No number of identities fits this machine's memory."]
+        return [], [], lost or ["No number of identities fits this machine's memory."]
     largest = max(found, key=lambda point: point.identities)
     per_vector = _undisturbed(device, found[largest]) / largest.identities
     beyond = [SeparationPoint(number * MILLION, batch, cost.dimensions) for number in COMPUTED]
     beyond = [point for point in beyond if point.identities > largest.identities]
     columns = ("vectors", SECONDS_OF_A_STEP, "memory", "")
-    measured = [
-        (f"{point.identities:,}", f"{_undisturbed(device, each):.2f}", write_size(each.bytes), "measured")
-        for point, each in found.items()
-    ]
+    measured = [_separation_row(point, found.get(point)) for point in fitting]
     modelled = [
         (f"{point.identities:,}", f"{per_vector * point.identities:.2f}", write_size(point.bytes_of_vectors), "model")
         for point in beyond
@@ -182,7 +200,14 @@ def _show_separation(cost: Cost, scale: Scale, device: str, memory: int, report:
         f"Model beyond: time is proportional to the number of vectors, as at {largest.identities:,}; memory is that of "
         "H in fp32, of which only chunks need to be on a device."
     )
-    return [grid], _draw_separation(found, beyond, per_vector), [remark]
+    return [grid], _draw_separation(found, beyond, per_vector), [remark, *lost]
+
+
+def _separation_row(point: SeparationPoint, measured: Measured | None) -> tuple[str, ...]:
+    if measured is None:
+        return (f"{point.identities:,}", "–", "–", "failed")
+    seconds = _undisturbed(point.device, measured)
+    return (f"{point.identities:,}", f"{seconds:.2f}", write_size(measured.bytes), "measured")
 
 
 def _draw_separation(

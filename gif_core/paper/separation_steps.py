@@ -10,7 +10,7 @@ from typing import Final
 
 import torch
 
-from gif_core.paper.head_steps import Measured, peak
+from gif_core.paper.head_steps import Measured, peak, reset_peak
 from gif_core.runtime import ShardedRows, unit_rows
 from gif_core.separation import batch_gradient
 from schemas.errors import GifError
@@ -48,6 +48,7 @@ def measure(point: SeparationPoint) -> Measured:
     """Measure a point in this process."""
     device = torch.device(point.device)
     torch.mm(torch.randn(256, 256, device=device), torch.randn(256, 256, device=device))
+    reset_peak(device)
     before = peak(device)
     generator = torch.Generator(device).manual_seed(0)
     vectors = torch.randn(point.identities, point.dimensions, generator=generator, device=device)

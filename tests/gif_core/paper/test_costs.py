@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gif_core.paper import HEADS, HeadPoint, compute_bytes, measure_apart, show_cost
+from gif_core.paper import HEADS, HeadPoint, Measured, compute_bytes, measure_apart, show_cost
 from gif_core.paper.costs import count_multiplications
-from gif_core.paper.head_steps import measure
+from gif_core.paper.head_steps import GIVES_BACK, measure
 from gif_core.paper.separation_steps import SeparationPoint
 from gif_core.paper.separation_steps import measure as measure_here
 from gif_core.paper.separation_steps import measure_apart as measure_separation
+from schemas.errors import GifError
 from schemas.experiments import Cost, Experiment, read_experiment
 
 
@@ -53,6 +55,59 @@ def test_heads_that_do_not_fit_are_computed_only() -> None:
     assert any("does not fit" in remark for remark in remarks)
 
 
+def refuse_dcq(point: HeadPoint, **_: object) -> Measured:
+    if point.head == "dcq":
+        raise GifError("DCQ could not be measured: out of memory")
+    return Measured(0.5, 0.25, 2**20)
+
+
+@pytest.mark.parametrize("kind", ["head_cost", "training_speed"])
+def test_a_head_that_fails_is_a_dash_with_a_remark_and_the_others_go_on(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gif_core.paper.costs.measure_apart", refuse_dcq)
+    cost = Cost(heads=("dcq", "paper"), identities=(300,), demo_identities=(300,), batch_size=8, demo_batch_size=8)
+    experiment = Experiment.model_validate({"title": "t", "kind": kind, "cost": cost})
+    (grid,), charts, remarks = show_cost(experiment, "demo", device="cpu", memory=10**10, report=lambda _: None)
+    failed, measured = grid.rows
+    assert failed[:4] == ("DCQ", "300" if kind == "head_cost" else "–", "–", "–")
+    assert "–" not in measured
+    assert remarks[-1] == "DCQ could not be measured: out of memory."
+    assert "DCQ" not in charts[0].series
+    assert "DCQ" not in charts[0].labels
+
+
+def test_a_number_of_vectors_that_fails_is_a_dash_with_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(point: SeparationPoint) -> Measured:
+        if point.identities == largest:
+            raise GifError("out of memory")
+        return Measured(0.5, 0.25, 2**20)
+
+    experiment = read_experiment("supplement-separation")
+    assert experiment.cost is not None
+    largest = max(experiment.cost.demo_identities)
+    monkeypatch.setattr("gif_core.paper.costs.measure_separation", measured)
+    (grid,), _, remarks = show_cost(experiment, "demo", device="cpu", memory=10**10, report=lambda _: None)
+    assert (f"{largest:,}", "–", "–", "failed") in grid.rows
+    assert remarks[-1] == "out of memory."
+
+
+def test_a_network_that_does_not_fit_with_its_head_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gif_core.paper.costs.measure_apart", lambda *_, **__: pytest.fail("does not fit"))
+    alone = compute_bytes(HeadPoint("paper", 300, 512))
+    cost = Cost(heads=("paper",), identities=(300,), demo_identities=(300,), demo_batch_size=512)
+    experiment = Experiment.model_validate({"title": "t", "kind": "training_speed", "cost": cost})
+    (grid,), _, remarks = show_cost(experiment, "demo", device="cpu", memory=2 * alone, report=pytest.fail)
+    assert grid.rows == (("GIF, paper's loss", "–", "–", "–", "–"),)
+    assert "do not fit" in remarks[0]
+
+
+@pytest.mark.slow
+def test_the_computed_memory_of_a_network_and_its_head_is_near_the_measured() -> None:
+    point = HeadPoint("paper", 1000, 64, 512, backbone="iresnet_tiny")
+    assert measure_apart(point, environment=GIVES_BACK).bytes == pytest.approx(compute_bytes(point), rel=0.15)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_has_a_step_in_a_process_of_its_own_alone_and_with_a_backbone(head: str) -> None:
@@ -64,6 +119,12 @@ def test_every_head_has_a_step_in_a_process_of_its_own_alone_and_with_a_backbone
 @pytest.mark.slow
 def test_separation_is_measured_in_a_process_of_its_own() -> None:
     assert measure_separation(SeparationPoint(3000, 64, 16)).bytes > 4 * 3000 * 16
+
+
+def test_memory_of_separation_is_that_of_its_step_and_not_of_what_was_freed_before() -> None:
+    np.ones(25 * 2**20).sum()
+    point = SeparationPoint(100_000, 16, 128)
+    assert measure_here(point).bytes > 0.9 * point.bytes_of_vectors
 
 
 def test_separation_is_measured_and_modelled_beyond(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from gif_core.training import MeasuredCentroids
 from schemas.experiments import Row, read_experiment
 
 SCORES = {"LFW": 0.9985, "CFP-FP": 0.98, "AgeDB-30": 0.97, "CALFW": 0.95, "CPLFW": 0.93}
+LOGS: tuple[Literal["", "y", "xy"], ...] = ("", "y", "xy")
 RATES = {"tar_at_far_0.0001": 0.9, "tar_at_far_0.001": 0.95, "tar_at_far_0.01": 0.99}
 
 
@@ -187,7 +188,14 @@ def test_one_page_has_all_results_and_escapes_them(tmp_path: Path) -> None:
     assert "<i>" not in page
 
 
-@pytest.mark.parametrize("log", ["", "y", "xy"])
+def test_values_that_a_logarithmic_axis_cannot_have_are_left_out() -> None:
+    line: list[tuple[float, float]] = [(0, 3.0), (1, 0.0), (2, 5.0)]
+    shown = {log: draw(Chart("t", "x", "y", {"a": line}, levels={"none": 0.0}, log=log)) for log in LOGS}
+    assert [shown[log].count("<circle") for log in LOGS] == [3, 2, 1]
+    assert [shown[log].count("stroke-dasharray") for log in LOGS] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("log", LOGS)
 def test_a_single_value_can_be_drawn(log: Any) -> None:
     assert "<circle" in draw(Chart("t", "x", "y", {"a": [(3, 5.0)]}, log=log))
     assert draw(Chart("t", "x", "y", {"a": []}, log=log)) == ""
