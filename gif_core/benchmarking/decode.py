@@ -3,8 +3,10 @@
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
+from threading import BrokenBarrierError
 from typing import Any, Final
 
 import cv2
@@ -19,6 +21,7 @@ from gif_core.images import Faces
 from gif_core.training.data import batches_ahead, load_batches, plan_batches
 from gif_core.training.data.augmentation import augment, draw_augmentation
 from schemas.benchmarks import BenchmarkResult
+from schemas.errors import GifError
 from schemas.training import AugmentationConfig, TrainingConfig
 
 IMAGES: Final = 1024
@@ -116,17 +119,29 @@ def bare_decoding(workers: int) -> Iterator[Callable[[float], float]]:
 
     def measure(seconds: float) -> float:
         wanted.value = seconds
-        barrier.wait(PATIENCE)
-        barrier.wait(PATIENCE)
+        try:
+            if not all(process.is_alive() for process in processes):
+                raise BrokenBarrierError
+            barrier.wait(PATIENCE)
+            barrier.wait(PATIENCE + seconds)
+        except BrokenBarrierError:
+            raise GifError(
+                f"a process that decodes has ended, or has not answered for {PATIENCE:g} s: is there memory for "
+                f"{workers} of them? Start fewer with --set execution.workers=1"
+            ) from None
         return float(np.sum(counts[:]))
 
-    for process in processes:
-        process.start()
-    measure(0.1)
-    yield measure
-    for process in processes:
-        process.kill()
-        process.join()
+    with ExitStack() as ending:
+        for process in processes:
+            process.start()
+            ending.callback(_end, process)
+        measure(0.1)
+        yield measure
+
+
+def _end(process: BaseProcess) -> None:
+    process.kill()
+    process.join()
 
 
 def decode_forever(rank: int, barrier: Barrier, wanted: Any, counts: Any) -> None:

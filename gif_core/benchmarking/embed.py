@@ -22,6 +22,7 @@ from gif_core.benchmarking.peaks import count_flops, find_peak
 from gif_core.benchmarking.setting import Setting, without_weights
 from gif_core.embedding import CPU_BATCH, Part, embed_part
 from gif_core.embedding.encoders import ImageEncoder, build_encoder
+from gif_core.embedding.encoders.precision import autocast
 from gif_core.images import Faces
 from schemas.benchmarks import BenchmarkResult
 
@@ -69,7 +70,7 @@ def bench_embed(setting: Setting) -> BenchmarkResult:
 
 def encoder_flops(encoder: ImageEncoder) -> float:
     """Operations of the forward pass of one image."""
-    return count_flops(encoder.tower, encoder.preprocessing.size)
+    return count_flops(encoder.tower, encoder.preprocessing.size, encoder.device)
 
 
 def _count_for(encoder: ImageEncoder, setting: Setting) -> int:
@@ -81,13 +82,13 @@ def _count_for(encoder: ImageEncoder, setting: Setting) -> int:
 
 
 def _bare_rate(encoder: ImageEncoder, pixels: Tensor, batch: int, workers: int, device: torch.device) -> float:
-    """Images per second of the network alone: a batch per core, or one after the other on a GPU."""
+    """Images per second of the network alone in the encoder's precision: a batch per core, or one by one on a GPU."""
     threads, before = workers if device.type == "cpu" else 1, torch.get_num_threads()
 
     def forward(pixels_BCHW: Tensor) -> None:
         if device.type == "cpu":
             torch.set_num_threads(1)
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast(device, encoder.precision):
             encoder.tower(pixels_BCHW)
 
     def run() -> None:

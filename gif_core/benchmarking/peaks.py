@@ -83,13 +83,14 @@ def measure_products(device: torch.device, precision: str) -> float:
     return 2 * side**3 / seconds
 
 
-def count_flops(network: Any, size: int = IMAGE_SIZE) -> float:
+def count_flops(network: Any, size: int = IMAGE_SIZE, device: torch.device | None = None) -> float:
     """Operations of a forward pass of one image, with tensors that have shapes and no values: nothing is computed.
 
-    The image asks for a gradient: without it attention is one fused operation that PyTorch does not count.
+    The image is on `device`, which is the network's. It asks for a gradient: without it attention is one fused
+    operation that PyTorch does not count.
     """
     with FakeTensorMode(allow_non_fake_inputs=True), FlopCounterMode(display=False) as counter:
-        network(torch.empty(1, 3, size, size, requires_grad=True))
+        network(torch.empty(1, 3, size, size, device=device, requires_grad=True))
     return float(counter.get_total_flops())
 
 

@@ -31,11 +31,9 @@ def run_benchmark(
     known = next((each for each in BENCHMARKS if each == name), None)
     if known is None:
         raise GifError(f"there is no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+    chosen = _measurable(pick_device("cpu" if known in ON_CORES else device))
     with tempfile.TemporaryDirectory(prefix="gif-bench-") as folder:
-        given = Setting(
-            config, _own(pick_device("cpu" if known in ON_CORES else device)), Path(folder), seconds, identities, batch
-        )
-        return find_benchmark(known)(given)
+        return find_benchmark(known)(Setting(config, chosen, Path(folder), seconds, identities, batch))
 
 
 def find_benchmark(name: BenchmarkName) -> Callable[[Setting], BenchmarkResult]:
@@ -46,5 +44,8 @@ def find_benchmark(name: BenchmarkName) -> Callable[[Setting], BenchmarkResult]:
     return found
 
 
-def _own(device: torch.device) -> torch.device:
-    return torch.device("cuda", 0) if device.type == "cuda" else device
+def _measurable(device: torch.device) -> torch.device:
+    """The device with its number, by which its memory and its name are asked for."""
+    if device.type == "mps":
+        raise GifError("the queue of an Apple GPU (mps) cannot be timed by phases: measure with --device cpu")
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device

@@ -6,6 +6,7 @@ figures show where all of them went.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from multiprocessing import active_children
 from pathlib import Path
 
 import cv2
@@ -13,12 +14,14 @@ import pytest
 import torch
 
 from gif_core.backbones import Backbone
-from gif_core.benchmarking import decode, embed, ingest, run_benchmark, separate, tokenize, train
+from gif_core.benchmarking import decode, embed, ingest, run, run_benchmark, separate, tokenize, train
 from gif_core.benchmarking.clock import Clock
 from gif_core.benchmarking.inputs import draw_faces, draw_vectors, number_codes
 from gif_core.benchmarking.peaks import size_of_backbone
+from gif_core.benchmarking.setting import Setting
 from gif_core.benchmarking.timed_step import TimedStepper
 from gif_core.embedding.encoders import ImageEncoder
+from gif_core.embedding.encoders.preprocessing import Preprocessing
 from gif_core.heads import Head
 from gif_core.heads.gif import GifHead
 from gif_core.images import Faces
@@ -36,6 +39,7 @@ from tests.gif_core.benchmarking.hand_clock import HandClock
 pytestmark = pytest.mark.usefixtures("one_thread")
 SECONDS, IDENTITIES = 0.3, 500
 PEAK = 1e9
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +207,50 @@ def test_decoding_is_measured_in_processes(config: RunConfig) -> None:
     result = run_benchmark("decode", config, device="cpu", seconds=SECONDS)
     assert result.settings["workers"] == 1
     assert result.share is not None
+
+
+@pytest.mark.slow  # processes that import PyTorch
+def test_decoding_is_measured_for_longer_than_an_answer_may_take_and_lost_processes_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with decode.bare_decoding(2) as measure:
+        monkeypatch.setattr(decode, "PATIENCE", 3.0)
+        assert measure(4.0) > 0
+        lost, other = active_children()
+        lost.kill()
+        lost.join()
+        with pytest.raises(GifError, match="a process that decodes has ended"):
+            measure(0.1)
+    assert not other.is_alive()
+    assert not active_children()
+
+
+def test_the_bare_forward_pass_has_the_precision_of_the_encoder() -> None:
+    halved = []
+
+    def tower(images_BCHW: torch.Tensor) -> torch.Tensor:
+        halved.append(torch.is_autocast_enabled("cpu"))
+        return images_BCHW
+
+    for precision in ("fp32", "bf16"):
+        encoder = ImageEncoder(tower, Preprocessing(8, 8, [0.5] * 3, [0.5] * 3), CPU, precision)
+        embed._bare_rate(encoder, torch.zeros(2, 3, 8, 8), 2, 1, CPU)
+    assert halved == [False, False, True, True], "once to warm up, once measured"
+
+
+def test_the_gpu_that_was_asked_for_is_measured(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+
+    def keep(setting: Setting) -> None:
+        devices.append(str(setting.device))
+
+    monkeypatch.setattr(run, "find_benchmark", lambda _: keep)
+    monkeypatch.setattr(run, "pick_device", torch.device)
+    for name in ("cuda", "cuda:3", "cpu"):
+        run_benchmark("train", config, device=name)
+    assert devices == ["cuda:0", "cuda:3", "cpu"]
+    with pytest.raises(GifError, match="--device cpu"):
+        run_benchmark("train", config, device="mps")
 
 
 def test_an_unknown_benchmark_is_refused_with_the_known_ones(config: RunConfig) -> None:

@@ -12,9 +12,12 @@ from torch import nn
 
 from gif_core.backbones import build_backbone
 from gif_core.benchmarking import describe_result, draw_svg, find_data_sheet, keep_result, peaks, read_figures
+from gif_core.benchmarking.embed import encoder_flops
 from gif_core.benchmarking.host_waits import count_synchronising, counted_waits
 from gif_core.benchmarking.peaks import size_of_backbone
 from gif_core.benchmarking.tokenize import clustering_flops
+from gif_core.embedding.encoders import ImageEncoder
+from gif_core.embedding.encoders.preprocessing import Preprocessing
 from schemas.benchmarks import BenchmarkResult
 from schemas.errors import GifError
 from schemas.tokenization import TokenizationConfig
@@ -112,6 +115,18 @@ def test_flops_and_parameters_are_those_of_the_network() -> None:
     found = size_of_backbone("iresnet50", 512)
     assert found.flops == pytest.approx(12.6e9, rel=0.01), "6.3 G multiply-adds"
     assert found.parameters == pytest.approx(43.6e6, rel=0.01)
+
+
+def test_operations_are_counted_on_the_networks_device() -> None:
+    found, network = [], nn.Conv2d(3, 5, 1, bias=False, device="meta")
+
+    def tower(images_BCHW: torch.Tensor) -> torch.Tensor:
+        found.append(images_BCHW.device.type)
+        return network(images_BCHW)
+
+    encoder = ImageEncoder(tower, Preprocessing(8, 8, [0.5] * 3, [0.5] * 3), torch.device("meta"), "fp32")
+    assert encoder_flops(encoder) == 2 * 3 * 5 * 8 * 8
+    assert found == ["meta"]
 
 
 def test_activations_are_what_a_real_forward_pass_keeps() -> None:
