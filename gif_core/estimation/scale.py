@@ -4,22 +4,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from gif_core.synthetic import sample_count
+from schemas.datasets import TRAINED_ON
 from schemas.errors import GifError
 from schemas.ingestion import SyntheticSource
 from schemas.loading import load_config
 from schemas.run import RunConfig
 
-DATASETS: Final = {
-    "casia": (10_572, 490_623),
-    "ms1mv2": (85_742, 5_822_653),
-    "ms1mv3": (93_431, 5_179_510),
-    "glint360k": (360_232, 17_091_657),
-    "webface4m": (205_990, 4_235_242),
-    "webface12m": (617_970, 12_720_066),
-    "webface42m": (2_059_906, 42_474_557),
+BY_PRESET: Final = {name.lower(): each for name, each in TRAINED_ON.items()} | {
+    "casia": TRAINED_ON["CASIA-WebFace"],
+    "insightface-r50": TRAINED_ON["MS1MV3"],
+    "insightface-r100": TRAINED_ON["Glint360K"],
+    "insightface-vit-b": TRAINED_ON["WebFace42M"],
 }
-"""Identities and images of the datasets that presets are named after."""
-SAME_DATA: Final = {"insightface-r50": "ms1mv3", "insightface-r100": "glint360k", "insightface-vit-b": "webface42m"}
+"""Datasets of the presets that are named after one, or train on one."""
 FILE_BYTES: Final = 8000.0
 """An aligned face of 112 × 112 pixels as a JPEG file of usual quality."""
 DRAWN_BYTES: Final = 4000.0
@@ -85,4 +82,5 @@ def _find_dataset(config: RunConfig) -> tuple[int, int] | None:
     if config.ingestion.sources != usual.ingestion.sources:
         return None
     name = config.preset.removeprefix("paper/").removesuffix("-r100").removesuffix("-vit-b")
-    return DATASETS.get(SAME_DATA.get(config.preset, name))
+    found = BY_PRESET.get(config.preset, BY_PRESET.get(name))
+    return (found.identities, found.images) if found else None

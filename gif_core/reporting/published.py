@@ -4,18 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from schemas.datasets import TRAINED_ON
+
 BENCHMARKS: Final = ("LFW", "CFP-FP", "AgeDB", "CALFW", "CPLFW", "IJB-B", "IJB-C")
 """Accuracy on pairs; TAR at FAR 0.01% on IJB-B and IJB-C."""
 NAMES: Final = {re.sub(r"\W", "", name).lower(): name for name in BENCHMARKS} | {"agedb30": "AgeDB"}
-NUM_IDENTITIES: Final = {
-    "CASIA-WebFace": 10_572,
-    "MS1MV2": 85_742,
-    "MS1MV3": 93_431,
-    "Glint360K": 360_232,
-    "WebFace4M": 205_990,
-    "WebFace12M": 617_970,
-    "WebFace42M": 2_059_906,
-}
+NUM_IDENTITIES: Final = {name: each.identities for name, each in TRAINED_ON.items()}
 """Number of identities of the training sets."""
 PAPER: Final = "the GIF paper"
 BY_PAPER: Final = "as the GIF paper quotes it"

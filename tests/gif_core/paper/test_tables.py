@@ -7,14 +7,17 @@ from typing import Any, Literal, cast
 
 import pytest
 
+from gif_core.estimation.scale import find_scale
 from gif_core.paper import Chart, Grid, Result, RowScores, show_datasets, show_scores, show_separation, write_page
 from gif_core.paper.charts import draw
 from gif_core.paper.tables import published_of
 from gif_core.reporting import ScoredRun
+from gif_core.reporting.published import training_set_of
 from gif_core.separation import SeparationScores
 from gif_core.sweeps import summarise
 from gif_core.training import MeasuredCentroids
 from schemas.experiments import Row, read_experiment
+from schemas.loading import load_config
 
 SCORES = {"LFW": 0.9985, "CFP-FP": 0.98, "AgeDB-30": 0.97, "CALFW": 0.95, "CPLFW": 0.93}
 LOGS: tuple[Literal["", "y", "xy"], ...] = ("", "y", "xy")
@@ -169,6 +172,14 @@ def test_identities_of_datasets_grow_over_the_years() -> None:
     largest = [count for _, count in chart.series["largest so far"]]
     assert largest == sorted(largest)
     assert len(largest) > 3
+
+
+@pytest.mark.parametrize("preset", ["paper/casia-r100", "ms1mv2", "webface42m"])
+def test_figure_1a_reports_and_estimates_agree_on_a_training_set(preset: str) -> None:
+    size = find_scale(load_config(preset))
+    name = training_set_of(size.identities)
+    (row,) = (row for row in show_datasets()[0].rows if row[0] == name)
+    assert row[2:] == (f"{size.identities:,}", f"{size.images:,}", "insightface's files")
 
 
 def test_one_page_has_all_results_and_escapes_them(tmp_path: Path) -> None:
