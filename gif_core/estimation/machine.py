@@ -2,10 +2,13 @@
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import torch
+
 from gif_core.benchmarking import PEAKS, DataSheet, find_data_sheet, read_figures
+from gif_core.benchmarking.setting import describe_hardware
 from gif_core.estimation.networks import size_of_backbone
 from schemas.benchmarks import BenchmarkFigures, BenchmarkName, BenchmarkResult
 from schemas.errors import GifError
@@ -31,6 +34,8 @@ CLUSTER_SHARE: Final = 0.25
 DISK: Final = 1e9
 """Bytes per second of one disk or of the connection to object storage."""
 CORES_PER_GPU: Final = 12
+USUAL_GPU: Final = "A100"
+"""Where none is installed and none is named."""
 GPUS_PER_MACHINE: Final = 8
 
 
@@ -53,6 +58,8 @@ class Machine:
     cores: int
     """Of one machine."""
     figures: BenchmarkFigures = field(default_factory=BenchmarkFigures)
+    gpu_memory: float | None = None
+    """Bytes of a GPU that is here; None: those of the data sheet."""
 
     @property
     def device(self) -> str:
@@ -82,10 +89,11 @@ class Machine:
     @property
     def sheet(self) -> DataSheet | None:
         """The data sheet of the GPU; None on a CPU."""
-        return find_data_sheet(self.gpu) if self.gpus else None
+        sheet = find_data_sheet(self.gpu) if self.gpus else None
+        return replace(sheet, memory=self.gpu_memory) if sheet and self.gpu_memory else sheet
 
     def find(self, name: BenchmarkName, device: str, **settings: object) -> BenchmarkResult | None:
-        """The newest result of a benchmark on a device with these settings."""
+        """The result of a benchmark on a device with these settings: of the largest batch, and the newest of those."""
         found = [
             result
             for result in self.figures.results.values()
@@ -93,7 +101,7 @@ class Machine:
             and result.device == device
             and all(result.settings.get(key) == value for key, value in settings.items())
         ]
-        return max(found, key=lambda result: result.measured_at, default=None)
+        return max(found, key=lambda each: (float(each.settings.get("batch", 0)), each.measured_at), default=None)
 
     def network(self, flops: float, precision: str) -> Rate:
         """Images per second of one device by the operations of an image, where nothing was measured."""
@@ -178,24 +186,47 @@ class Machine:
 def describe_machine(gpus: int | None = None, gpu: str | None = None, cores: int | None = None) -> Machine:
     """This machine unless another is described: its GPUs, its cores, and the figures of `gif bench`.
 
-    Figures of a GPU count for the named kind of GPU only.
+    Figures count for the kind of GPU and the processor on which they were measured.
     """
-    figures = read_figures()
-    measured = next((each.hardware for each in figures.results.values() if each.device == "cuda"), None)
-    number = gpus if gpus is not None else (_count_gpus() if gpu is None else 1)
-    name = gpu or measured or "A100"
+    here = find_gpus()
+    number = gpus if gpus is not None else (here.count if gpu is None else 1)
+    name = gpu or here.name or USUAL_GPU
     if number and find_data_sheet(name) is None:
-        raise GifError(f"--gpu {name}: no data sheet of it is here; there are: {', '.join(PEAKS)}")
-    if gpu and measured and find_data_sheet(measured) != find_data_sheet(gpu):
-        figures = BenchmarkFigures(results={key: each for key, each in figures.results.items() if each.device == "cpu"})
-    usual = min(number, GPUS_PER_MACHINE) * CORES_PER_GPU if number and measured is None else os.cpu_count() or 1
-    return Machine(number, name, cores or usual, figures)
+        whose = f"--gpu {name}" if gpu else f"the GPU here, {name}"
+        raise GifError(f"{whose}: its data sheet is not known; name one like it with --gpu: {', '.join(PEAKS)}")
+    is_this = not number or (name == here.name and number == here.count)
+    usual = os.cpu_count() or 1 if is_this else min(number, GPUS_PER_MACHINE) * CORES_PER_GPU
+    memory = here.memory if name == here.name else None
+    return Machine(number, name, cores or usual, _figures_of(name), memory)
 
 
-def _count_gpus() -> int:
-    import torch
+@dataclass(frozen=True)
+class InstalledGpus:
+    """The GPUs that PyTorch sees; all are taken to be like the first."""
 
-    return torch.cuda.device_count()
+    count: int = 0
+    name: str | None = None
+    memory: float | None = None
+
+
+def find_gpus() -> InstalledGpus:
+    """The GPUs of this machine."""
+    count = torch.cuda.device_count()
+    if not count:
+        return InstalledGpus()
+    return InstalledGpus(count, torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory)
+
+
+def _figures_of(gpu: str) -> BenchmarkFigures:
+    """What was measured on this kind of GPU and on the processor of this machine."""
+    sheet, processor = find_data_sheet(gpu), describe_hardware(torch.device("cpu"))
+
+    def counts(result: BenchmarkResult) -> bool:
+        if result.device == "cpu":
+            return result.hardware == processor
+        return sheet is not None and find_data_sheet(result.hardware) == sheet
+
+    return BenchmarkFigures(results={key: each for key, each in read_figures().results.items() if counts(each)})
 
 
 def _scaled(near: BenchmarkResult, per_second: float, backbone: str, flops: float) -> Rate:

@@ -30,7 +30,7 @@ def test_every_stage_has_a_line_of_at_most_80_columns_and_the_price_is_named() -
     ("arguments", "message"),
     [
         (["--preset", "demo", "--images", "1e-3"], "--images must be a whole number"),
-        (["--preset", "demo", "--gpus", "8", "--gpu", "Voodoo"], "no data sheet"),
+        (["--preset", "demo", "--gpus", "8", "--gpu", "Voodoo"], "its data sheet is not known"),
         ([], "say what to run"),
     ],
 )

@@ -5,7 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from gif_core.estimation import Machine, Scale, StageCost, estimate_run, find_scale
+from gif_core.benchmarking import size_of_backbone
+from gif_core.estimation import Machine, Scale, StageCost, describe_machine, estimate_run, find_scale, machine
+from gif_core.estimation.machine import InstalledGpus
 from schemas.benchmarks import BenchmarkFigures, BenchmarkResult
 from schemas.errors import GifError
 from schemas.loading import load_config
@@ -54,11 +56,56 @@ def test_the_machines_own_figures_count_and_the_newest_of_them() -> None:
     assert 20 * 40_000_000 / found.seconds / 8 == pytest.approx(1000, rel=0.05)
 
 
+def test_a_newer_figure_of_a_smaller_batch_does_not_count() -> None:
+    sizes = {"backbone": "iresnet_tiny", "dimension": 512}
+    good, small = (result("train", settings=sizes | {"batch": batch}) for batch in (128, 2))
+    newer = small.model_copy(update={"measured_at": good.measured_at + timedelta(days=1)})
+    assert measured(good, newer).find("train", "cuda") == good
+
+
+def install(patch: pytest.MonkeyPatch, gpus: InstalledGpus, *results: BenchmarkResult) -> None:
+    """Let the machine have 20 cores, these GPUs and these figures."""
+    figures = BenchmarkFigures(results={str(number): each for number, each in enumerate(results)})
+    patch.setattr(machine, "find_gpus", lambda: gpus)
+    patch.setattr(machine, "read_figures", lambda: figures)
+    patch.setattr(machine, "describe_hardware", lambda _: "20 cores, this processor")
+    patch.setattr("os.cpu_count", lambda: 20)
+
+
+def test_by_default_the_machine_is_the_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, InstalledGpus(2, "NVIDIA H100 NVL", 94e9), result("train"))
+    here, other, more = describe_machine(), describe_machine(gpu="A100"), describe_machine(gpus=8)
+    assert (here.gpus, here.gpu, here.cores) == (2, "NVIDIA H100 NVL", 20)
+    assert here.sheet is not None
+    assert here.sheet.memory == 94e9
+    assert here.find("train", "cuda") is None, "measured on an A100"
+    assert (other.gpus, other.cores) == (1, 12)
+    assert other.find("train", "cuda") is not None
+    assert (more.gpu, more.cores) == ("NVIDIA H100 NVL", 96)
+
+
+def test_without_a_gpu_here_others_are_an_a100_with_its_usual_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [result("decode", device="cpu", hardware=f"20 cores, {whose} processor") for whose in ("this", "another")]
+    install(monkeypatch, InstalledGpus(), *results)
+    assert (describe_machine().gpus, describe_machine().cores) == (0, 20)
+    assert (describe_machine(gpus=8).gpu, describe_machine(gpus=8).cores) == ("A100", 96)
+    assert [each.hardware for each in describe_machine().figures.results.values()] == ["20 cores, this processor"]
+
+
+def test_an_installed_gpu_without_a_data_sheet_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, InstalledGpus(1, "Voodoo 2", 8e6))
+    with pytest.raises(GifError, match=r"the GPU here, Voodoo 2: .* name one like it with --gpu"):
+        describe_machine()
+    assert describe_machine(gpus=0).cores == 20
+
+
 def test_a_figure_of_another_network_is_scaled_by_operations() -> None:
-    small = result("train", settings={"backbone": "iresnet50", "precision": "bf16", "head": "gif", "dimension": 512})
+    small = result("train", settings={"backbone": "iresnet_tiny", "precision": "bf16", "head": "gif", "dimension": 512})
     found = costs(2_000_000, measured(small))["training"]
     assert "scaled by operations" in found.source
-    assert 20 * 40_000_000 / found.seconds / 8 == pytest.approx(1000 * 12.6 / 24.2, rel=0.05)
+    assert 20 * 40_000_000 / found.seconds / 8 == pytest.approx(
+        1000 * size_of_backbone("iresnet_tiny", 512).flops / 24.2e9, rel=0.05
+    )
 
 
 def test_separation_grows_with_the_square_of_the_identities_and_training_with_the_images() -> None:
