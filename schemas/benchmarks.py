@@ -20,7 +20,7 @@ class BenchmarkResult(Stored):
     hardware: str
     """Name of the GPU, or number of cores and name of the processor."""
     subject: str
-    """What was measured, such as `iresnet_tiny fp32`; the same subject on the same device replaces an older figure."""
+    """What was measured, such as `iresnet_tiny fp32`; the same at the same sizes replaces an older figure."""
     settings: dict[str, float | int | str]
     """The sizes at which it was measured."""
     items: str = "images"
@@ -55,7 +55,8 @@ class BenchmarkResult(Stored):
     @property
     def key(self) -> str:
         """What a newer measurement replaces."""
-        return f"{self.name} {self.subject} on {self.device}"
+        sizes = [f"{name} {self.settings[name]}" for name in ("batch", "identities") if name in self.settings]
+        return f"{self.name} {' '.join([self.subject, *sizes])} on {self.device}, {self.hardware}"
 
 
 class BenchmarkFigures(Stored):

@@ -2,6 +2,7 @@
 
 # Shapes: N identities, D dimensions, L code length.
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from gif_core.images import Faces
 from gif_core.ingestion.shards import FaceBatch, ShardFile
-from gif_core.runtime import create_matrix, expect_scattered, map_matrix
+from gif_core.runtime import create_matrix, expect_scattered, map_matrix, size
 from gif_core.synthetic import draw_jpeg
 from gif_core.tokenization import Codes, CodeShape, code_shape
+from schemas.errors import GifError
 from schemas.tokenization import TokenizationConfig
 
 DISTINCT: Final = 64
@@ -25,7 +27,7 @@ VECTORS: Final = "vectors"
 
 
 def draw_images(count: int) -> list[bytes]:
-    """JPEG files of synthetic faces of as many identities, the first few hundred of them distinct."""
+    """JPEG files of synthetic faces of as many identities, the first `DISTINCT` of them different."""
     drawn = [draw_jpeg(0, identity, 0) for identity in range(min(count, DISTINCT))]
     return [drawn[number % len(drawn)] for number in range(count)]
 
@@ -45,6 +47,7 @@ def draw_faces(folder: Path, count: int, identities: int, workers: int) -> Faces
 
 def draw_vectors(folder: Path, identities: int, dim: int) -> NDArray[np.float32]:
     """Unit vectors in a mapped file, as training reads them."""
+    _check_room(folder, identities, dim)
     path, rng = folder / "vectors.safetensors", np.random.default_rng(0)
     block_ND = rng.standard_normal((min(BLOCK, identities), dim), np.float32)
     block_ND /= np.linalg.norm(block_ND, axis=1, keepdims=True)
@@ -53,6 +56,15 @@ def draw_vectors(folder: Path, identities: int, dim: int) -> NDArray[np.float32]
     for start in range(0, identities, BLOCK):
         vectors_ND[start : start + BLOCK] = block_ND[: min(BLOCK, identities - start)]
     return expect_scattered(map_matrix(path, VECTORS))
+
+
+def _check_room(folder: Path, identities: int, dim: int) -> None:
+    needed, free = identities * dim * np.dtype(np.float32).itemsize, shutil.disk_usage(folder).free
+    if needed > free:
+        raise GifError(
+            f"{identities:,} code vectors of {dim} dimensions take {size(needed)} of the temporary folder {folder}, "
+            f"where {size(free)} are free: set TMPDIR to a folder on a larger disk, or --identities to fewer"
+        )
 
 
 def number_codes(identities: int, config: TokenizationConfig) -> tuple[Codes, CodeShape]:

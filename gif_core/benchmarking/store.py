@@ -1,5 +1,7 @@
 """The file in which the figures of this machine are kept, for `gif estimate`."""
 
+import fcntl
+import os
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +32,13 @@ def read_figures(path: Path | None = None) -> BenchmarkFigures:
 
 
 def keep_result(result: BenchmarkResult, path: Path | None = None) -> Path:
-    """Add a result to the file, in place of an older one of the same subject and device."""
+    """Add a result to the file, in place of an older one of the same subject, sizes and device."""
     path = path or figures_file()
-    results = read_figures(path).results | {result.key: result}
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(BenchmarkFigures(results=results).model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(path)
+    with path.with_name(f".{path.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two benchmarks at once, neither forgets what the other has kept
+        results = read_figures(path).results | {result.key: result}
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_text(BenchmarkFigures(results=results).model_dump_json(indent=1), encoding="utf-8")
+        partial.replace(path)
     return path

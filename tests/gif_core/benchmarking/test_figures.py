@@ -2,8 +2,10 @@
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +16,7 @@ from gif_core.backbones import build_backbone
 from gif_core.benchmarking import describe_result, draw_svg, find_data_sheet, keep_result, peaks, read_figures
 from gif_core.benchmarking.embed import encoder_flops
 from gif_core.benchmarking.host_waits import count_synchronising, counted_waits
+from gif_core.benchmarking.inputs import draw_vectors
 from gif_core.benchmarking.peaks import size_of_backbone
 from gif_core.benchmarking.tokenize import clustering_flops
 from gif_core.embedding.encoders import ImageEncoder
@@ -82,6 +85,29 @@ def test_a_newer_figure_of_the_same_subject_replaces_the_older(tmp_path: Path) -
     keep_result(make_result(device="cuda"), path)
     results = read_figures(path).results
     assert {result.device: result.per_second for result in results.values()} == {"cpu": 2.0, "cuda": 320.0}
+
+
+def test_a_figure_of_other_sizes_is_kept_beside(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    for sizes in ({"batch": 32}, {"batch": 2}, {"batch": 2, "identities": 10}):
+        keep_result(make_result(settings=sizes), path)
+    assert len(read_figures(path).results) == 3
+
+
+def test_benchmarks_at_once_forget_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: keep_result(make_result(subject=str(number)), path), range(40)))
+    assert len(read_figures(path).results) == 40
+
+
+def test_vectors_that_do_not_fit_the_disk_are_refused_before_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
+    with pytest.raises(GifError, match=r"64,000,000 code vectors .* take 131.* TMPDIR .* --identities"):
+        draw_vectors(tmp_path, 64_000_000, 512)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_holds_no_figures_is_named(tmp_path: Path) -> None:
