@@ -15,8 +15,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 # Compiled modules are kept even where the environment says otherwise: without them every process compiles torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One thread per test process: threads of two processes on two cores would spin against each other.
-TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three test processes even on two cores, since many tests wait for servers; one thread each, or they would spin against
+# each other.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo up test test-slow coverage check format docs dist clean
 
