@@ -36,23 +36,27 @@ Seconds = tuple[float, float, int]
 
 
 def write_rows(path: Path, identities: int) -> None:
-    """Write unit vectors, a block of them over and over, and drop them from the page cache."""
+    """Write unit vectors, a block of them over and over."""
     block = np.random.default_rng(0).standard_normal((BLOCK, DIM), dtype=np.float32)
     content = memoryview((block / np.linalg.norm(block, axis=1, keepdims=True)).tobytes())
     with path.open("wb") as file:
         for start in range(0, identities, BLOCK):
             file.write(content[: 4 * DIM * min(BLOCK, identities - start)])
-        file.flush()
+
+
+def drop_from_cache(path: Path) -> None:
+    """Write what has changed to the disk, so that the next rows are read from there."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def build(path: Path, identities: int, length: int) -> Head:
-    """The default head on a file of rows, which it also writes."""
+def build(path: Path, identities: int, length: int, seed: int) -> Head:
+    """The default head on a file of rows, which it also writes; another seed draws negatives that are not cached."""
     vectors = expect_scattered(np.memmap(path, np.float32, "r+", shape=(identities, DIM)))
     values = code_shape(identities, TokenizationConfig(length=length)).vocab_size
     codes = np.random.default_rng(1).integers(0, values, (identities, length), dtype=np.int32)
-    return build_head(TrainingConfig(), codes, vectors, num_values=values)
+    return build_head(TrainingConfig(), codes, vectors, num_values=values, seed=seed)
 
 
 def make_step(head: Head, identities: int, *, ahead: bool) -> Callable[[], Seconds]:
@@ -62,7 +66,7 @@ def make_step(head: Head, identities: int, *, ahead: bool) -> Callable[[], Secon
     head.attach(optimizer)
     if ahead:
         head.vectors.read_ahead(torch.device("cpu"))
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng([2, ahead])
     batches = [torch.from_numpy(rng.integers(0, identities, BATCH))]
 
     def step() -> Seconds:
@@ -91,7 +95,11 @@ def read_bytes() -> int:
 def measure(path: Path, identities: list[int], *, ahead: bool) -> dict[int, dict[str, float]]:
     """Steps of every file in turn."""
     length = code_shape(max(identities), TokenizationConfig()).length
-    steps = {each: make_step(build(path / str(each), each, length), each, ahead=ahead) for each in identities}
+    for each in identities:
+        drop_from_cache(path / str(each))
+    steps = {
+        each: make_step(build(path / str(each), each, length, int(ahead)), each, ahead=ahead) for each in identities
+    }
     found: dict[int, list[Seconds]] = {each: [] for each in identities}
     for _ in range(ROUNDS):
         for each, step in steps.items():
