@@ -15,6 +15,8 @@ from schemas.galleries import GalleryThreshold
 FPIR: Final = 0.01
 MOST_UNKNOWN: Final = 1000
 """Images of held-out identities that are embedded for a calibration."""
+ROUNDING: Final = 1e-6
+"""A cosine that is summed in another order, by another index or for one face alone, differs by less."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ def calibrate_gallery(index: Any, unknown: UnknownFaces, fpir: float = FPIR) -> 
     """The lowest cosine that at most a share `fpir` of the unknown faces reach with any identity of the gallery."""
     best_U = search(index, unknown.features_UD, 1)[0][:, 0]
     return GalleryThreshold(
-        cosine=calibrate_threshold(best_U, fpir),
+        cosine=calibrate_threshold(best_U, fpir) + ROUNDING,
         fpir=fpir,
         unknown_images=len(best_U),
         unknown_identities=len(set(unknown.labels)),
