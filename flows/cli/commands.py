@@ -9,43 +9,55 @@ from typing import Final
 
 import typer
 
-COMMANDS: Final = {
-    "demo": "run.demo",
-    "run": "run.run",
-    "sweep": "sweep.sweep",
-    "paper": "paper.paper",
-    "up": "up.up",
-    "deploy": "deploy.deploy",
-    "doctor": "doctor.doctor",
-    "bench": "bench.bench",
-    "estimate": "estimate.estimate",
-    "retrain": "promote.retrain",
-    "promote": "promote.promote",
-    "rollback": "promote.rollback",
-    "champion": "promote.champion",
-    "sql": "sql.sql",
-    "evaluate": "evaluate.evaluate",
-    "compare": "compare.compare",
-    "separation": "separation.separation",
-    "encode": "encoders.encode",
-    "embed": "recognition.embed",
-    "verify": "recognition.verify",
-    "identify": "recognition.identify",
-    "enroll": "galleries.enroll",
-    "serve": "serve.serve",
-    "synthetic-sets": "synthetic_sets.synthetic_sets",
-    "config": "configuration.app",
-    "faces": "faces.app",
-    "codes": "codes.app",
-    "tiny-clip": "encoders.app",
-    "export": "export.app",
-    "pull": "pull.pull",
-    "detector": "detector.app",
-    "artifacts": "artifacts.app",
-    "runs": "runs.app",
-    "gallery": "galleries.app",
+PANELS: Final = {
+    "Run the pipeline": {
+        "demo": "run.demo",
+        "run": "run.run",
+        "sweep": "sweep.sweep",
+        "paper": "paper.paper",
+        "config": "configuration.app",
+        "estimate": "estimate.estimate",
+    },
+    "Look at results": {
+        "runs": "runs.app",
+        "compare": "compare.compare",
+        "sql": "sql.sql",
+        "codes": "codes.app",
+        "separation": "separation.separation",
+        "evaluate": "evaluate.evaluate",
+    },
+    "Use a model": {
+        "embed": "recognition.embed",
+        "verify": "recognition.verify",
+        "identify": "recognition.identify",
+        "enroll": "galleries.enroll",
+        "gallery": "galleries.app",
+        "serve": "serve.serve",
+        "export": "export.app",
+        "pull": "pull.pull",
+        "detector": "detector.app",
+    },
+    "Operate": {
+        "up": "up.up",
+        "deploy": "deploy.deploy",
+        "retrain": "promote.retrain",
+        "champion": "promote.champion",
+        "promote": "promote.promote",
+        "rollback": "promote.rollback",
+        "artifacts": "artifacts.app",
+        "doctor": "doctor.doctor",
+        "bench": "bench.bench",
+    },
+    "Faces and encoders": {
+        "faces": "faces.app",
+        "encode": "encoders.encode",
+        "tiny-clip": "encoders.app",
+        "synthetic-sets": "synthetic_sets.synthetic_sets",
+    },
 }
-"""Module and function of each command, or module and `app` of a group of commands, in the order of the help."""
+"""By heading of the help: module and function of each command, or module and `app` of a group of commands."""
+COMMANDS: Final = {name: place for commands in PANELS.values() for name, place in commands.items()}
+PANEL_OF: Final = {name: panel for panel, commands in PANELS.items() for name in commands}
 
 
 def add_command(app: typer.Typer, name: str) -> None:
@@ -53,9 +65,9 @@ def add_command(app: typer.Typer, name: str) -> None:
     module, _, attribute = COMMANDS[name].partition(".")
     found = getattr(import_module(f"flows.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
-        app.add_typer(found, name=name)
+        app.add_typer(found, name=name, rich_help_panel=PANEL_OF[name])
     else:
-        app.command(name)(found)
+        app.command(name, rich_help_panel=PANEL_OF[name])(found)
 
 
 def add_summary(app: typer.Typer, name: str) -> None:
@@ -64,7 +76,7 @@ def add_summary(app: typer.Typer, name: str) -> None:
     def stub() -> None: ...
 
     stub.__doc__ = summary_of(name)
-    app.command(name)(stub)
+    app.command(name, rich_help_panel=PANEL_OF[name])(stub)
 
 
 def summary_of(name: str) -> str:
