@@ -8,13 +8,14 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
 import torch
 
+from gif_core.runtime.allocation import freed_memory_kept
 from schemas.errors import GifError
 
 MISSING: Final = {
@@ -99,7 +100,7 @@ def copies_made(device: torch.device) -> Callable[[], None]:
 
 @contextmanager
 def tuned_kernels(device: torch.device, *, reduced: bool) -> Iterator[None]:
-    """On CUDA, let cuDNN measure which algorithm is fastest, for shapes that stay the same.
+    """For shapes that stay the same: on CUDA let cuDNN measure which algorithm is fastest, on a CPU keep freed memory.
 
     `reduced`: products of fp32 matrices in TF32, which rounds factors to eleven bits, as fp16 does.
     """
@@ -108,7 +109,8 @@ def tuned_kernels(device: torch.device, *, reduced: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high" if reduced else precision)
     try:
-        yield
+        with freed_memory_kept() if device.type == "cpu" else nullcontext():
+            yield
     finally:
         torch.backends.cudnn.benchmark = benchmark
         torch.set_float32_matmul_precision(precision)
