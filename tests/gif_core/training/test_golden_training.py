@@ -25,8 +25,8 @@ IDENTITIES, SAMPLES, DIM = 40, 5, 32
 REGULARISED: dict[str, object] = {"learning_rate": 1e-3, "weight_decay": 0.5, "momentum": 0.8, "clip_norm": 2.0}
 """Settings of which each shows in the losses."""
 STEPS, FEW_STEPS = 50, 12
-SHORTER = {"gif with weight decay, momentum and clipping": 30}
-"""Steps that are compared where momentum enlarges what another processor rounds otherwise: 1e-5 after 38 steps."""
+ROUNDING = 1e-7
+"""Relative size of a rounding of fp32."""
 CASES: dict[str, dict[str, object]] = {
     "gif": {},
     "gif as the paper has it": {"negatives": 0},
@@ -60,15 +60,18 @@ def test_the_first_steps_have_the_stored_losses(faces: Faces, case: str) -> None
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("case", CASES)
-def test_fifty_steps_have_the_stored_losses(faces: Faces, case: str) -> None:
+def test_fifty_steps_have_the_stored_losses_but_for_what_rounding_grows_to(faces: Faces, case: str) -> None:
+    """Another processor rounds otherwise, and training enlarges that: by how much, a disturbed training shows."""
     losses = train(faces, CASES[case])
     assert len(losses) == STEPS
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     if "GIF_WRITE_GOLDEN" in os.environ:
         GOLDEN.write_text(json.dumps(stored | {case: losses}, indent=1))
         pytest.skip("rewritten")
-    compared = SHORTER.get(case, len(losses))
-    assert losses[:compared] == pytest.approx(stored[case][:compared], rel=1e-5)
+    grown = np.maximum.accumulate(np.abs(np.divide(train(faces, CASES[case], disturbance=ROUNDING), losses) - 1))
+    assert grown[-1] < 1e-3, "a curve that rounding changes by more tells nothing"
+    apart = np.abs(np.divide(losses, stored[case]) - 1)
+    assert (apart <= np.maximum(1e-5, 3 * grown)).all(), (apart, grown)
 
 
 @pytest.mark.slow
@@ -93,7 +96,9 @@ def test_a_compiled_network_has_them_too(
     assert losses == pytest.approx(json.loads(GOLDEN.read_text())["gif"][:FEW_STEPS], rel=1e-5)
 
 
-def train(faces: Faces, settings: dict[str, object], steps: int = STEPS, **execution: bool) -> list[float]:
+def train(
+    faces: Faces, settings: dict[str, object], steps: int = STEPS, *, disturbance: float = 0.0, **execution: bool
+) -> list[float]:
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(IDENTITIES, DIM)).astype(np.float32)
     codes = np.stack([np.arange(IDENTITIES) // 16, np.arange(IDENTITIES) // 4 % 4, np.arange(IDENTITIES) % 4], axis=1)
@@ -107,4 +112,8 @@ def train(faces: Faces, settings: dict[str, object], steps: int = STEPS, **execu
         group=ProcessGroup(torch.device("cpu")),
         **execution,
     )
+    if disturbance:
+        with torch.no_grad():
+            for weights in training.state.model.parameters():
+                weights *= 1 + disturbance * torch.randn(weights.shape, generator=torch.Generator().manual_seed(0))
     return [report.metrics["loss"] for report in islice(training.run(), steps)]
