@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 
 from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
-from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, save_run
+from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, naming_full_disk, save_run
 from gif_core.planning import StageIdentity, check_faces, find_inputs, identify_stage, plan_stages, upstream_of
 from gif_core.runtime import MemoryWatch, log_fields
 from schemas.addresses import hide_credentials
@@ -36,7 +36,7 @@ def flow_store(config: RunConfig) -> Iterator[ArtifactStore]:
     load_credentials()
     store = ArtifactStore(config.store)
     keep_results_in(store.storage.url)
-    with logs_forwarded():
+    with logs_forwarded(), naming_full_disk(store.storage.url):
         yield store
 
 
@@ -78,7 +78,8 @@ class Run:
         while waiting:
             stage = waiting.pop(0)
             self._note(current=stage)
-            with self.end_recorded(), log_fields(run=self.record.run_id, stage=stage):
+            where = self.store.storage.url
+            with self.end_recorded(), naming_full_disk(where), log_fields(run=self.record.run_id, stage=stage):
                 try:
                     done = self.run_stage(stage, config, refresh=stage in to_refresh)
                 except FileDamagedError as error:

@@ -1,5 +1,6 @@
 """Build a checked `RunConfig` from a preset, a YAML file or a dictionary, and from `--set` overrides."""
 
+import difflib
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def _read_table(source: ConfigSource) -> dict[str, Any]:
 
 def _read_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ConfigError(f"{path} is neither a file nor a preset; presets are: {', '.join(PRESETS)}")
+        near = difflib.get_close_matches(str(path).lower(), PRESETS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"{path} is neither a file nor a preset; {hint}presets are: {', '.join(PRESETS)}")
     try:
         with path.open("rb") as file:
             table = parse_yaml(file.read(LONGEST + 1).decode("utf-8"))

@@ -94,6 +94,7 @@ __all__ = [
     "list_runs",
     "list_tags",
     "move_tag",
+    "naming_full_disk",
     "only_one",
     "open_input",
     "open_storage",
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
         RecordDamagedError,
         StoreAwayError,
         StoreError,
+        naming_full_disk,
     )
     from gif_core.artifacts.gallery_log import (
         GalleryError,

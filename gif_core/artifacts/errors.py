@@ -1,5 +1,10 @@
 """Errors of the artifact store. Messages say what is wrong and what to do."""
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from schemas.artifacts import ArtifactRef, StoredFile
 from schemas.errors import GifError
 
@@ -51,3 +56,27 @@ class StoreAwayError(StoreError):
 
 class DiskFullError(GifError, OSError):
     """The disk to which an artifact is written is full."""
+
+
+@contextmanager
+def naming_full_disk(place: str) -> Iterator[None]:
+    """Turn any library's error about a full disk into a DiskFullError that says which disk and what to do."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if not _is_of_full_disk(error):
+            raise
+        advice = "free some space and run again; published artifacts are not affected"
+        raise DiskFullError(errno.ENOSPC, f"the disk of {place} is full: {advice}") from error
+
+
+def _is_of_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says so: by its number, or in words where a library has no numbers."""
+    while error is not None:
+        full = (errno.ENOSPC, errno.EDQUOT)
+        if getattr(error, "errno", None) in full or any(os.strerror(number) in str(error) for number in full):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -4,7 +4,6 @@ Each attempt writes its files to its own folder, and the manifest lists them. So
 other's files, and the first to create the manifest publishes the artifact.
 """
 
-import errno
 import logging
 import os
 import shutil
@@ -23,9 +22,9 @@ from gif_core.artifacts.digests import sha256_of
 from gif_core.artifacts.errors import (
     ArtifactDamagedError,
     ArtifactMissingError,
-    DiskFullError,
     RecordDamagedError,
     StoreError,
+    naming_full_disk,
 )
 from gif_core.artifacts.keys import content_of
 from gif_core.artifacts.records import seal, unseal
@@ -96,15 +95,15 @@ class ArtifactStore:
         folder = cache.draft_folder(attempt) if local is None else local
         purpose = f"{_folder(ref)} from {content_of(inputs)}"
         draft = Draft(ref, settings, inputs, attempt, folder)
-        with begin_attempt(folder, purpose, resume=resume, published=lambda: self._published_attempt(ref)):
+        with (
+            naming_full_disk(str(folder)),
+            begin_attempt(folder, purpose, resume=resume, published=lambda: self._published_attempt(ref)),
+        ):
             try:
                 yield draft
-            except BaseException as error:
+            except BaseException:
                 with self.storage.hurried():
                     self._close_draft(draft, remote=local is None, keep=resume)
-                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    advice = "free some space and run again; published artifacts are not affected"
-                    raise DiskFullError(errno.ENOSPC, f"the disk of {folder} is full: {advice}") from error
                 raise
             self._close_draft(draft, remote=local is None, keep=False)
 

@@ -28,6 +28,7 @@ __all__ = [
     "needs_of",
     "plan_stages",
     "record_cached",
+    "resolve_length",
     "select_stages",
     "stage_settings",
     "upstream_of",
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from gif_core.planning.cached import is_cached, record_cached
     from gif_core.planning.checks import check_before_run, check_faces
     from gif_core.planning.evaluation_sets import leave_out_missing_sets, missing_files
-    from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, stage_settings
+    from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, resolve_length, stage_settings
     from gif_core.planning.plan import find_inputs, plan_stages, select_stages, upstream_of
     from gif_core.planning.preflight import available_memory, check_room, existing_folder, needs_of
 else:

@@ -12,9 +12,11 @@ from gif_core.ingestion import describe_readers, find_base
 from gif_core.protocols.sets import describe_set
 from gif_core.readers import open_reader
 from gif_core.reporting import Scored, find_comparable
+from gif_core.tokenization import code_shape
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.run import RunConfig
 from schemas.stages import StageName
+from schemas.tokenization import TokenizationConfig
 
 Settings = dict[str, Any]
 
@@ -31,6 +33,8 @@ class StageIdentity:
 
 Inputs = Mapping[StageName, Artifact | StageIdentity]
 """The artifacts that a stage reads; in a dry run some may have only an identity."""
+LENGTH_SETTINGS: Final = ("length", "max_vocab_size")
+"""The settings of tokenization from which a code length follows."""
 NO_INPUTS: Final[Inputs] = MappingProxyType({})
 
 
@@ -72,6 +76,27 @@ def _with_weights(store: ArtifactStore, config: RunConfig, settings: Settings, i
     return settings | {"pretrained": describe_weights(config.embedding)}
 
 
+def _with_length(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
+    """Resolve the code length; it stays null in a dry run whose faces are not stored yet."""
+    given = inputs.get("ingestion")
+    faces = store.look_up(given.ref) if isinstance(given, StageIdentity) else given
+    identities = faces.manifest.metrics.get("identities") if faces else None
+    return resolve_length(config.tokenization, settings, identities if isinstance(identities, int) else None)
+
+
+def resolve_length(config: TokenizationConfig, settings: Settings, identities: int | None) -> Settings:
+    """Replace how the code length is chosen by the length itself, so that null and the equal number share a key.
+
+    Extended codes keep the length of the codes that they extend. Null stays null while `identities` is unknown.
+    """
+    others = {name: value for name, value in settings.items() if name not in LENGTH_SETTINGS}
+    if config.extends:
+        return others
+    if config.length is None and identities is None:
+        return settings
+    return others | {"length": config.length or code_shape(identities or 0, config).length}
+
+
 def _with_weight_files(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
     """Replace the files that training starts from and learns from by their digests."""
     files = {"start_from": config.training.start_file, "teacher": config.training.teacher}
@@ -96,6 +121,7 @@ def _with_comparable(store: ArtifactStore, config: RunConfig, settings: Settings
 CONTENTS: Final[Mapping[StageName, Callable[[ArtifactStore, RunConfig, Settings, Inputs], Settings]]] = {
     "ingestion": _with_sources,
     "embedding": _with_weights,
+    "tokenization": _with_length,
     "training": _with_weight_files,
     "evaluation": _with_sets,
     "reporting": _with_comparable,

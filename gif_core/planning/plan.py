@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, read_tag
-from gif_core.planning.keys import Inputs, StageIdentity, identify_stage, make_identity
+from gif_core.planning.keys import LENGTH_SETTINGS, Inputs, StageIdentity, identify_stage, make_identity
 from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import INPUTS, STAGES, VERSIONS, StageName
@@ -126,9 +126,15 @@ def _differences(store: ArtifactStore, identity: StageIdentity, inputs: Inputs) 
     else:
         if last.version != VERSIONS[stage]:
             yield f"the stage's code is at version {VERSIONS[stage]}, was {last.version}"
-        yield from _changed_settings(stage, last.settings, identity.settings)
+        yield from _changed_settings(stage, *_comparable(last.settings, identity.settings))
         before = {name: source.key for name, source in last.inputs.items()}
         yield from (f"input {name} changed" for name, given in inputs.items() if before.get(name) != given.ref.key)
+
+
+def _comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The settings of both without the code length while the new one is not resolved: it depends on other faces."""
+    left_out = LENGTH_SETTINGS if new.get("length", 0) is None else ()
+    return ({name: value for name, value in given.items() if name not in left_out} for given in (old, new))
 
 
 def _changed_settings(path: str, old: Any, new: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, check_version, open_input, source_of
-from gif_core.planning import identify_stage, stage_settings
+from gif_core.planning import identify_stage, resolve_length, stage_settings
 from gif_core.tokenization import check_identities
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
@@ -148,9 +148,21 @@ def _changed_before_codes(store: ArtifactStore, config: RunConfig, champion: Cha
         if before is None or before.manifest.version != VERSIONS[stage]:
             changed.append(stage)
             continue
-        old, new = (_own(some) for some in (before.manifest.settings, stage_settings(store, config, stage)))
+        old, new = (_own(some) for some in (before.manifest.settings, _settings_at(store, config, before)))
         changed += [f"{stage}.{name}" for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     return changed
+
+
+def _settings_at(store: ArtifactStore, config: RunConfig, before: Artifact) -> dict[str, Any]:
+    """The settings of a stage as they would be in the key of the earlier artifact.
+
+    A code length that is null is resolved for the identities of that time: more of them are no other setting.
+    """
+    settings, made = stage_settings(store, config, before.ref.stage), before.manifest
+    if before.ref.stage != "tokenization":
+        return settings
+    asked = config.tokenization.model_copy(update={"extends": made.settings.get("extends")})
+    return resolve_length(asked, settings, int(made.metrics["identities"]))
 
 
 def _own(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +170,7 @@ def _own(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _manifest_of(store: ArtifactStore, champion: Champion, stage: StageName) -> Artifact | None:
-    known = {"separation": champion.separation, "tokenization": champion.tokenization}
+    known = {"separation": champion.separation, "tokenization": _last_rebuilt(store, champion.tokenization)}
     if stage in known:
         return known[stage]
     try:
@@ -167,14 +179,14 @@ def _manifest_of(store: ArtifactStore, champion: Champion, stage: StageName) -> 
         return None
 
 
-def _last_rebuilt(store: ArtifactStore, separation: Artifact) -> Artifact:
-    """Return the last separation that was not an extension."""
-    while key := separation.manifest.settings.get("extends"):
+def _last_rebuilt(store: ArtifactStore, artifact: Artifact) -> Artifact:
+    """Return the last separation or tokenization that was not an extension."""
+    while key := artifact.manifest.settings.get("extends"):
         try:
-            separation = store.open(store.ref("separation", key))
+            artifact = store.open(store.ref(artifact.ref.stage, key))
         except ArtifactMissingError:
             break
-    return separation
+    return artifact
 
 
 def _least_distance(separation: Artifact) -> float | None:

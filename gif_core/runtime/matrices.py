@@ -5,9 +5,10 @@ A safetensors file is the length of a header (8 bytes), the header as JSON, and 
 
 import json
 import mmap
+import os
 import struct
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import IO, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,16 @@ def create_matrix(path: Path, name: str, rows: int, columns: int) -> Matrix:
     header += b" " * (-(LENGTH_BYTES + len(header)) % ALIGNMENT)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(LENGTH_BYTES + len(header) + size)
+        file.flush()
+        _reserve(file, LENGTH_BYTES + len(header) + size)
     return map_matrix(path, name, writable=True)
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Extend a file with zeros that have their room on the disk: a mapped page without it would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    file.truncate(size)
 
 
 def map_matrix(path: Path, name: str, *, writable: bool = False) -> Matrix:

@@ -7,8 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from prefect import flow
+from safetensors.numpy import save_file
 
 from flows.stages import Run, flow_store
 from gif_core.artifacts import (
@@ -25,6 +30,7 @@ from gif_core.artifacts import (
 from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.errors import DiskFullError
 from gif_core.artifacts.records import seal
+from gif_core.runtime import create_matrix
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -93,6 +99,29 @@ def test_a_disk_that_is_full_at_the_last_moment_leaves_the_old_manifest_and_no_f
     ballast.unlink()
     assert store.open(store.ref("training", KEY)).path("model").read_bytes() == b"old"
     assert len(list(store.storage.find("training"))) == 2
+
+
+@pytest.mark.parametrize("library", ["duckdb", "safetensors", "pyarrow", "mapped"])
+def test_a_full_disk_that_a_library_meets_is_said_in_the_same_words(small_disk: Path, library: str) -> None:
+    store, values = ArtifactStore(str(small_disk / "store")), np.random.default_rng(0).random((1024, 1024), np.float32)
+    ref = publish(store, b"old")
+
+    def write() -> None:
+        with store.draft(store.ref("training", KEY), {}, {}) as draft:
+            if library == "duckdb":
+                with duckdb.connect(str(draft.folder / "table")) as database:
+                    database.from_arrow(pa.table({"value": values.ravel()})).create("values_of")
+            elif library == "safetensors":
+                save_file({"values": values}, draft.folder / "model")
+            elif library == "pyarrow":
+                pq.write_table(pa.table({"value": values.ravel()}), draft.folder / "table")
+            else:
+                create_matrix(draft.folder / "matrix", "values", *values.shape)[:] = values
+
+    with pytest.raises(DiskFullError, match=r"the disk of .* is full: .*run again"):
+        write()
+    assert store.open(ref).path("model").read_bytes() == b"old"
+    assert find_leftovers(store, older_than=-60) == []
 
 
 def test_a_cache_on_a_full_disk_leaves_no_half_download(

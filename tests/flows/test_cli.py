@@ -67,7 +67,7 @@ def test_a_run_ends_with_a_table_of_stages_scores_and_the_reports_path(after_a_r
 
 def test_a_dry_run_names_the_setting_that_made_the_difference(after_a_run) -> None:
     printed = after_a_run("run", "--config", "run.yaml", "--set", "tokenization.length=3", "--dry-run")
-    assert "tokenization.length: None → 3" in printed
+    assert "tokenization.length: 2 → 3" in printed
     assert "input tokenization changed" in printed
 
 

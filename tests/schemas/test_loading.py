@@ -210,7 +210,9 @@ def test_all_errors_are_reported_at_once() -> None:
 
 
 def test_an_unknown_preset_or_file_gets_the_list_of_presets() -> None:
-    with pytest.raises(ConfigError, match="neither a file nor a preset; presets are: demo, casia"):
+    with pytest.raises(
+        ConfigError, match=r"neither a file nor a preset; did you mean 'demo'\? presets are: demo, casia"
+    ):
         load_config("dmeo")
     with pytest.raises(ConfigError, match="unknown preset 'dmeo'"):
         load_config({"preset": "dmeo"})

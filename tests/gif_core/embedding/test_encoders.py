@@ -17,6 +17,7 @@ from torch import Tensor
 from gif_core.backbones import WeightsError, build_backbone
 from gif_core.embedding.encoders import ImageEncoder, build_encoder, open_clip_encoder, timm_encoder
 from gif_core.embedding.encoders.files import SHIPPED
+from gif_core.embedding.encoders.names import open_clip_models, open_clip_weights, timm_models
 from gif_core.embedding.encoders.open_clip_encoder import build_model
 from gif_core.embedding.encoders.timm_encoder import timm
 from gif_core.sharing import export_torch
@@ -330,6 +331,15 @@ def test_every_family_of_timm_takes_a_size_of_input_or_says_that_it_cannot() -> 
                 refused[name] = str(error)
     assert len(built) > 80
     assert all(name in reason for name, reason in refused.items())
+
+
+def test_the_names_that_are_checked_before_a_run_are_those_that_the_libraries_have() -> None:
+    assert set(timm.list_models()) <= set(timm_models())
+    assert all(map(timm.is_model, timm_models()))
+    assert set(open_clip_models()) == {*open_clip_encoder.open_clip.list_models()}
+    weights = {(name, tag) for name, tags in open_clip_weights().items() for tag in tags}
+    library = {tuple(pair) for pair in open_clip_encoder.open_clip.list_pretrained()}
+    assert {pair for pair in library if not pair[0].endswith("-quickgelu")} == weights
 
 
 def test_an_unknown_architecture_or_tag_gets_the_list_of_known_ones() -> None:

@@ -87,6 +87,14 @@ def test_a_misspelt_encoder_gets_the_nearest_name(model: str, hint: str) -> None
         check_encoder(EmbeddingConfig(model=model, pretrained="random"))
 
 
+def test_a_misspelt_model_of_timm_and_misspelt_weights_get_the_nearest_names() -> None:
+    with pytest.raises(GifError, match="timm has no such model; did you mean 'vit_small_patch14_dinov2'"):
+        check_encoder(EmbeddingConfig(encoder="timm", model="vit_small_patch14_dino2", pretrained="random"))
+    with pytest.raises(GifError, match=r"no such weights of ViT-B-32, and it is no file; did you mean 'laion2b"):
+        check_encoder(EmbeddingConfig(model="ViT-B-32", pretrained="laion2b"))
+    check_encoder(EmbeddingConfig(model="ViT-B-32-quickgelu", pretrained="openai"))
+
+
 def test_weights_that_tiny_clip_does_not_have_are_refused_with_those_it_has() -> None:
     with pytest.raises(GifError, match="tiny-clip has the weights synthetic and random"):
         check_encoder(EmbeddingConfig(model="tiny-clip", pretrained="openai"))

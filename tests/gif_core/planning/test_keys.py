@@ -47,3 +47,21 @@ def test_weights_in_a_file_are_known_by_their_content_and_not_by_their_place(
         for name in ("a.pt", "b.pt", "c.pt")
     )
     assert a == b != c
+
+
+def test_a_code_length_that_is_null_and_the_equal_number_are_one_key(store: ArtifactStore, tiny: RunConfig) -> None:
+    faces = identify_stage(store, tiny, "ingestion", {})
+    with store.draft(faces.ref, faces.settings, faces.made_from) as draft:
+        draft.metrics["identities"] = 300
+        store.publish(draft)
+    codes, stored = identify_stage(store, tiny, "separation", {"embedding": faces}), store.open(faces.ref)
+
+    def key(*overrides: str, ingestion: Artifact | StageIdentity = stored) -> str:
+        inputs = {"ingestion": ingestion, "separation": codes}
+        return identify_stage(store, load_config(tiny, list(overrides)), "tokenization", inputs).ref.key
+
+    assert key() == key("tokenization.length=2") == key(ingestion=faces)
+    assert key() == key("tokenization.max_vocab_size=19")
+    assert key("tokenization.length=3") == key("tokenization.max_vocab_size=12") != key()
+    extends = f"tokenization.extends={'a' * 64}"
+    assert key(extends) == key(extends, "tokenization.length=5"), "extended codes keep their length"

@@ -17,6 +17,7 @@ from gif_core.retraining import (
     challenger_config,
     check_separation,
     choose_codes,
+    extend_codes,
     find_earlier_verdict,
     open_champion,
 )
@@ -65,7 +66,7 @@ def publish(
     made: dict[StageName, Artifact],
     fill: Callable[[Path], dict[str, Any]],
 ) -> Artifact:
-    settings = {} if stage == "ingestion" else stage_settings(store, config, stage)
+    settings = {} if stage == "ingestion" else stage_settings(store, config, stage, made)
     inputs = {name: made[name].made_from for name in INPUTS[stage]}
     ref = store.ref(stage, artifact_key(stage, settings, {name: source.key for name, source in inputs.items()}))
     with store.draft(ref, settings, inputs) as draft:
@@ -85,7 +86,7 @@ def touch(**metrics: float) -> Callable[[Path], dict[str, Any]]:
 def champion(store: ArtifactStore, config: RunConfig) -> Champion:
     made: dict[StageName, Artifact] = {}
     fills: dict[StageName, Callable[[Path], dict[str, Any]]] = {
-        "ingestion": touch(),
+        "ingestion": touch(identities=KNOWN),
         "embedding": touch(),
         "separation": touch(min_distance=0.6),
         "tokenization": write_codes,
@@ -145,6 +146,29 @@ def test_codes_are_made_anew_when_the_policy_or_other_settings_ask_for_it(
         "rebuild",
         "settings have changed: tokenization.length",
     )
+
+
+def test_a_length_of_null_that_would_be_another_for_more_identities_still_extends_codes_also_twice(
+    store: ArtifactStore, config: RunConfig, champion: Champion, faces: Faces
+) -> None:
+    def shaped(**settings: int | None) -> RunConfig:
+        return config.model_copy(update={"tokenization": config.tokenization.model_copy(update=settings)})
+
+    asked = shaped(max_vocab_size=KNOWN + 1)
+    begun = champion.tokenization.manifest.settings
+    assert (begun["length"], "max_vocab_size" in begun) == (1, False), "resolved"
+    assert choose(store, asked, champion, faces(names(8)))[0] == "extend", "8 identities from scratch have 2 tokens"
+    assert choose(store, shaped(length=1), champion, faces(names(8)))[0] == "extend", "the same length, in numbers"
+    assert choose(store, shaped(max_vocab_size=KNOWN - 1), champion, faces(names(8)))[0] == "rebuild"
+
+    settings = stage_settings(store, extend_codes(config, champion), "tokenization")
+    with store.draft(store.ref("tokenization", "e" * 64), settings, {}) as draft:
+        draft.metrics |= write_codes(draft.folder) | {"identities": 8}
+        twice = Champion(champion.training, champion.separation, store.open(store.publish(draft)))
+    assert choose(store, asked, twice, faces(names(8)))[0] == "extend"
+    assert choose(store, shaped(length=3), twice, faces(names(8)))[0] == "rebuild"
+    store.remove(champion.tokenization.ref)
+    assert choose(store, asked, twice, faces(names(8)))[0] == "extend", "also without the first codes"
 
 
 def test_codes_are_made_anew_when_code_vectors_would_be_too_close(
