@@ -37,3 +37,5 @@ class Job(Frozen):
     """Device of `execution.device`."""
     process_timeout: PositiveFloat = 3600.0
     """Seconds that a process waits for the others."""
+    lost_after: PositiveFloat = 60.0
+    """Seconds without an answer after which another machine counts as lost."""

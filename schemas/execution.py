@@ -36,15 +36,15 @@ class ExecutionConfig(Frozen):
     """Processes per machine that torchrun starts for separation and training. null: one per GPU; without GPUs the run's
     own process does the work."""
     nodes: str = Field(default="1", coerce_numbers_to_str=True, pattern=r"^[1-9][0-9]*(:[1-9][0-9]*)?$")
-    """Number of machines that train together, such as `4`, or a range such as `2:4`. Start the same run on each, with
-    a store that all of them reach."""
+    """Number of machines that separate and train together, such as `4`, or a range such as `2:4`. Start the same run on
+    each, with a store that all of them reach."""
     rendezvous: str | None = None
     """`host:port` of the machine at which the others meet; needed when `nodes` is above 1."""
     restarts: NonNegativeInt = 3
     """How often torchrun restarts its processes after one fails or a machine leaves; they resume from the last
     checkpoint."""
     checkpoint_seconds: NonNegativeFloat = 600.0
-    """Longest time between two training checkpoints, in seconds."""
+    """Longest time between two checkpoints of separation or training, in seconds."""
     checkpoint_steps: PositiveInt | None = None
     """Most steps between two training checkpoints; null: no limit besides `checkpoint_seconds`."""
     checkpoints_kept: PositiveInt = 2
@@ -57,6 +57,9 @@ class ExecutionConfig(Frozen):
     stay in host memory, and the rows of a step are copied. null: a quarter of the GPU's memory."""
     process_timeout: PositiveFloat = 3600.0
     """Seconds that a process of separation or training waits for the others before it fails."""
+    lost_after: PositiveFloat = 60.0
+    """Seconds without a sign of another machine after which it counts as lost; a shorter interruption of the network is
+    waited out. The machines that remain start again from the last checkpoint (`nodes`, `restarts`)."""
     compile: bool = False
     """Compile the backbone with torch.compile. The first step takes minutes; rounding and the random masking of ViTs
     then differ from uncompiled training."""

@@ -42,7 +42,7 @@ class SeparationConfig(Frozen):
 
 
 class SeparationJob(Job):
-    """Input of one separation process; all processes of the job share the files."""
+    """Input of one separation process. Files are shared by the processes of a machine, the store by all of them."""
 
     config: SeparationConfig
     seed: int
@@ -50,9 +50,12 @@ class SeparationJob(Job):
     """Safetensors file with the identity vectors as `vectors`."""
     result: str
     """Existing safetensors file of the same shape, to be filled with `code_vectors`."""
+    store: str
     checkpoints: str
-    """Folder of the checkpoints."""
+    """Folder of the checkpoints in the store."""
+    together: bool = False
+    """Whether processes of several machines share the work: the last checkpoint is then the result."""
     fixed: NonNegativeInt = 0
     """Number of leading rows that stay fixed."""
-    checkpoint_seconds: NonNegativeFloat = 60.0
+    checkpoint_seconds: NonNegativeFloat
     """Time between two checkpoints, in seconds."""

@@ -12,6 +12,7 @@ from prefect.tasks import exponential_backoff
 
 from gif_core.artifacts import StoreAwayError
 from gif_core.artifacts import retry as of_storage
+from gif_core.runtime import MachinesApartError
 from gif_core.training.data import DecoderError
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
@@ -37,8 +38,15 @@ PASSING: Final = frozenset(
     }
 )
 """Transient errors of disks and networks; a full disk or a missing file is not transient."""
-AWAY: Final = (httpx.TransportError, ConcurrencySlotAcquisitionError, StoreAwayError, DecoderError)
-"""Prefect's server does not answer, the store has not answered until its timeout, or a decoder process was killed."""
+AWAY: Final = (
+    httpx.TransportError,
+    ConcurrencySlotAcquisitionError,
+    StoreAwayError,
+    DecoderError,
+    MachinesApartError,
+)
+"""Prefect's server does not answer, the store has not answered until its timeout, a decoder process was killed, or
+machines that work together have lost each other."""
 JITTER: Final = 0.3
 """Random share of the delay, so that machines that lost one server do not all retry at once."""
 

@@ -18,6 +18,7 @@ from gif_core.artifacts import (
     Inputs,
     PublishedMeanwhileError,
     condemning,
+    is_shared_out,
     move_tag,
     only_one,
 )
@@ -122,6 +123,5 @@ def _is_first_try() -> bool:
 
 
 def _alone(store: ArtifactStore, ref: ArtifactRef, config: RunConfig) -> AbstractContextManager[None]:
-    """Exclude other runs that compute the same artifact; machines that train one model together are not excluded."""
-    together = ref.stage == "training" and config.execution.nodes != "1"
-    return nullcontext() if together else only_one(store.storage, ref)
+    """Exclude other runs that compute the same artifact, but not machines that compute it together."""
+    return nullcontext() if is_shared_out(ref.stage, config) else only_one(store.storage, ref)

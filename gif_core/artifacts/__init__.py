@@ -16,6 +16,7 @@ uses         which cached files running processes use
 leases       which run computes an artifact, so that others wait
 attempts     which process writes which folder; resuming what a dead one left
 checkpoints  checkpoints of a long computation
+together     machines that compute one artifact together
 parts        parts of a stage's work, stored as they are finished
 part_runs    computing the parts that are not stored yet, in this process or on the runner that is given
 gc           `gif artifacts gc`: removing leftovers
@@ -72,6 +73,7 @@ __all__ = [
     "check_artifacts",
     "check_file",
     "check_records",
+    "check_shared",
     "check_version",
     "checkpoint_folder",
     "commit_version",
@@ -88,6 +90,7 @@ __all__ = [
     "find_scores",
     "find_unneeded",
     "gallery_folder",
+    "is_shared_out",
     "latest_version",
     "list_galleries",
     "list_parts",
@@ -95,6 +98,7 @@ __all__ = [
     "list_tags",
     "move_tag",
     "naming_full_disk",
+    "newest_of_all",
     "only_one",
     "open_input",
     "open_storage",
@@ -115,6 +119,7 @@ __all__ = [
     "try_store",
     "unseal",
     "with_ancestors",
+    "yield_to_first_publisher",
 ]
 
 if TYPE_CHECKING:
@@ -179,5 +184,6 @@ if TYPE_CHECKING:
     from gif_core.artifacts.storage import Storage, open_storage
     from gif_core.artifacts.store import ArtifactStore
     from gif_core.artifacts.tags import list_tags, move_tag, read_tag, resolve
+    from gif_core.artifacts.together import check_shared, is_shared_out, newest_of_all, yield_to_first_publisher
 else:
     __getattr__ = lazy_imports(__name__)

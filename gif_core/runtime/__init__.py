@@ -3,6 +3,8 @@
 devices        choosing the device; giving concurrent processes different GPUs
 process_group  the processes that train together under torchrun: all-reduce, gather, rank 0
 jobs           running a job in this process or under torchrun; the `main` of all worker processes
+rendezvous     how the machines of a job reach each other
+connections    noticing that the machine at the other end is gone
 torchrun       starting processes under torchrun, reading what they report, ending them
 process_trees  ending all descendants of a service together
 workers        worker processes that end with their parent and report why they failed
@@ -39,6 +41,7 @@ __all__ = [
     "GpuWatch",
     "JobWorker",
     "JsonLines",
+    "MachinesApartError",
     "Matrix",
     "MemoryWatch",
     "ProcessGroup",
@@ -59,6 +62,7 @@ __all__ = [
     "device_memory",
     "duration",
     "end_process_tree",
+    "end_silent_connections",
     "end_with_parent",
     "expect_scattered",
     "flag_words",
@@ -73,6 +77,7 @@ __all__ = [
     "metric_name",
     "moment",
     "once_per_file",
+    "own_address",
     "own_device",
     "own_range",
     "parse_count",
@@ -97,6 +102,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gif_core.runtime.connections import end_silent_connections
     from gif_core.runtime.devices import (
         check_gpus,
         copies_made,
@@ -133,6 +139,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.process_group import ProcessGroup, gather_on_hosts, join_processes, leave_processes
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_process_tree
     from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
+    from gif_core.runtime.rendezvous import MachinesApartError, own_address
     from gif_core.runtime.sharded_rows import CHUNK, ShardedRows, own_range, unit_rows
     from gif_core.runtime.terminal_text import printable
     from gif_core.runtime.torchrun import check_elastic, count_processes, rendezvous_options, run_module

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
+from gif_core.runtime.connections import end_silent_connections
 from gif_core.runtime.devices import pick_device
 from gif_core.runtime.process_group import ProcessGroup, join_processes, leave_processes
 from gif_core.runtime.torchrun import STANDALONE, run_module
@@ -60,6 +61,9 @@ class JobWorker(Generic[AnyJob, Step]):
         job = self.job_type.model_validate_json(Path(sys.argv[1]).read_text())
         try:
             group = join_processes(job.device, patience=job.process_timeout)
+            if group.spans_machines:
+                group.any(False)  # all connections exist when this has gone around
+                end_silent_connections(job.lost_after)
             for step in self.run(job, group, stopping):
                 if group.leads:
                     _report(asdict(step))  # type: ignore[call-overload]

@@ -37,6 +37,11 @@ class ProcessGroup:
         """Whether this is rank 0, which does the work that only one process may do."""
         return self.rank == 0
 
+    @property
+    def spans_machines(self) -> bool:
+        """Whether some of the processes run on other machines."""
+        return self.size > int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
+
     def any(self, *flags: bool) -> list[bool]:
         """For each flag, whether any process has set it."""
         if self.size == 1:

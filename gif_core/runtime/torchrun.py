@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from gif_core.runtime.devices import check_gpus, pick_device
+from gif_core.runtime.rendezvous import INTERFACE, MachinesApartError, hosts_meeting, interface_of, own_address
 from gif_core.runtime.workers import FAULT, KIND, STARTED_BY
 from schemas.errors import GifError
 from schemas.execution import ExecutionConfig
@@ -23,6 +25,11 @@ PATIENCE = 20.0
 """Seconds that processes have to end after SIGTERM: Prefect ends a cancelled run after 30."""
 STANDALONE: Final = "--standalone"
 """Option of a job on this machine alone."""
+MEETING: Final = "--rdzv-endpoint="
+JOIN_SECONDS: Final = 600
+"""Seconds that machines wait for each other until the attempt counts as failed."""
+APART: Final = re.compile(r"\bRendezvous\w*Error\b")
+"""How torchrun names the faults by which machines lose each other."""
 LINES_KEPT = 200
 """Lines that a failure quotes: several processes fail together, and the cause is in the first trace of a stack."""
 
@@ -66,8 +73,12 @@ def rendezvous_options(execution: ExecutionConfig, name: str) -> list[str]:
             f"execution.nodes={execution.nodes} needs execution.rendezvous: the host:port of one of the machines, "
             "the same on all of them"
         )
-    meeting = [f"--rdzv-id={name}", "--rdzv-backend=c10d", f"--rdzv-endpoint={execution.rendezvous}"]
-    return [f"--nnodes={execution.nodes}", *meeting, restarts]
+    meeting = [f"--rdzv-id={name}", "--rdzv-backend=c10d", f"{MEETING}{execution.rendezvous}"]
+    settings = [f"join_timeout={JOIN_SECONDS}", f"read_timeout={max(1, round(execution.lost_after))}"]
+    if own := own_address(execution.rendezvous):  # torchrun would ask for names that only this machine may know
+        settings.append(f"is_host={int(hosts_meeting(execution.rendezvous))}")
+        meeting.append(f"--local-addr={own}")
+    return [f"--nnodes={execution.nodes}", *meeting, f"--rdzv-conf={','.join(settings)}", restarts]
 
 
 def run_module(
@@ -87,6 +98,7 @@ def run_module(
     # PYTHONSAFEPATH: a folder named `tasks` or `schemas` where the run was started must not hide ours.
     environment = {**os.environ, STARTED_BY: str(os.getpid()), "PYTHONSAFEPATH": "1"}
     environment.setdefault("OMP_NUM_THREADS", str(threads))
+    environment = _network(options) | environment
     process = subprocess.Popen(
         [*command, "-m", module, *arguments],
         stdout=subprocess.PIPE,
@@ -99,9 +111,20 @@ def run_module(
     try:
         yield from _objects(process, last_lines, {kind.__name__: kind for kind in passing})
         if process.wait():
-            raise RuntimeError(f"{module} failed under torchrun:\n" + "".join(last_lines))
+            said = "".join(last_lines)
+            if STANDALONE not in options and APART.search(said):
+                raise MachinesApartError(f"the machines of {module} lost each other:\n{said}")
+            raise RuntimeError(f"{module} failed under torchrun:\n{said}")
     finally:
         _end(process)
+
+
+def _network(options: Sequence[str]) -> dict[str, str]:
+    """The network on which the machines meet: gloo would take that of the host's name, which is often loopback."""
+    endpoints = [option.removeprefix(MEETING) for option in options if option.startswith(MEETING)]
+    own = own_address(endpoints[0]) if endpoints else None
+    interface = interface_of(own) if own else None
+    return {INTERFACE: interface} if interface else {}
 
 
 def _objects(

@@ -1,7 +1,7 @@
-"""Checkpoints of a separation: the vectors in a safetensors file, and a JSON file with its name and the metrics."""
+"""Checkpoints of a separation in the store: the rows of every process in files, and the metrics of the epochs."""
 
-import json
-import os
+# Shapes: M rows of this process, D dimensions.
+
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,54 +9,77 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from safetensors import safe_open
+from torch import Tensor
 
-from gif_core.runtime import ShardedRows, create_matrix, map_matrix
+from gif_core.artifacts import Checkpoint, Checkpoints, newest_of_all
+from gif_core.runtime import ProcessGroup, ShardedRows, map_matrix
+from schemas.artifacts import StoredFile
 
 if TYPE_CHECKING:
     from gif_core.separation.descent import SeparationStep
 
-STATE: Final = "state.json"
 NAME: Final = "code_vectors"
+STEPS: Final = "steps"
+FIRST_ROW: Final = "first_row"
+FILE_BYTES = 2**28
+"""Most bytes of rows in one file: rows that are streamed from a mapped file need no more memory than this."""
 
 
-class Checkpoints:
-    """The latest state of a run, in a folder that all its processes share; older states are deleted."""
+class RowCheckpoints:
+    """The state of a run after an epoch, which any number of processes continue; all processes call its methods."""
 
-    def __init__(self, folder: Path, *, seconds: float = 60.0) -> None:
+    def __init__(self, checkpoints: Checkpoints, group: ProcessGroup, *, seconds: float = 60.0) -> None:
         """Write a state whenever the last one is older than `seconds`."""
-        self.folder, self.seconds, self.last = folder, seconds, time.monotonic()
-        folder.mkdir(parents=True, exist_ok=True)
+        self.checkpoints, self.group = checkpoints, group
+        self.seconds, self.saved_at = seconds, time.monotonic()
 
     def load(self, rows: ShardedRows) -> list[dict[str, Any]]:
         """Restore the rows and return the metrics of the finished epochs; an empty list if there is no state."""
-        try:
-            state = json.loads((self.folder / STATE).read_text())
-        except FileNotFoundError:
+        found = newest_of_all(self.checkpoints, self.group)
+        if found is None:
             return []
-        stored = map_matrix(self.folder / state["file"], NAME)[rows.first : rows.first + len(rows.local)]
-        rows.local.copy_(torch.from_numpy(stored))
-        steps: list[dict[str, Any]] = state["steps"]
+        read_rows(found, rows.local, rows.first)
+        steps: list[dict[str, Any]] = found.state.values[STEPS]
         return steps
 
     def save_if_due(self, rows: ShardedRows, steps: Sequence["SeparationStep"]) -> None:
-        """Write the state after the last of these steps; it becomes valid when the JSON file replaces the old one."""
-        if not rows.agree(time.monotonic() - self.last >= self.seconds):
-            return
-        name = f"epoch-{steps[-1].epoch:06d}.safetensors"
-        self._write_rows(rows, self.folder / name)
-        if rows.leads:
-            _replace(self.folder / STATE, json.dumps({"file": name, "steps": [asdict(step) for step in steps]}))
-            for old in self.folder.glob("epoch-*.safetensors"):
-                if old.name != name:
-                    old.unlink()
-        self.last = time.monotonic()
+        """Write the state after the last of these steps, by the clock of the first process."""
+        if rows.agree(time.monotonic() - self.saved_at >= self.seconds):
+            self.save(rows, steps)
 
-    def _write_rows(self, rows: ShardedRows, path: Path) -> None:
-        """Write one file to which every process contributes its own range."""
-        if rows.leads:
-            create_matrix(path, NAME, rows.total, rows.local.shape[1])
+    def save(self, rows: ShardedRows, steps: Sequence["SeparationStep"]) -> None:
+        """Write the state after the last of these steps; it counts when all processes have written their rows."""
+        step = steps[-1].epoch
+        (folder, *_) = self.group.gather(self.checkpoints.new_folder(step) if self.group.leads else None)
+        shares = self.group.gather([file.model_dump() for file in self._write_rows(folder, rows)])
+        if self.group.leads:
+            files = [StoredFile.model_validate(file) for share in shares for file in share]
+            self.checkpoints.commit(folder, step, files, {STEPS: [asdict(each) for each in steps]})
         rows.wait()
-        write_rows(rows, path, NAME)
+        self.saved_at = time.monotonic()
+
+    def _write_rows(self, folder: str, rows: ShardedRows) -> list[StoredFile]:
+        height = max(1, FILE_BYTES // (rows.local.shape[1] * rows.local.element_size()))
+        return [
+            self.checkpoints.write(
+                folder,
+                f"rows-{rows.first + begin:012d}.safetensors",
+                {NAME: rows.local[begin : begin + height]},
+                {FIRST_ROW: str(rows.first + begin)},
+            )
+            for begin in range(0, len(rows.local), height)
+        ]
+
+
+def read_rows(checkpoint: Checkpoint, local_MD: Tensor, first: int) -> None:
+    """Fill `local_MD` with the rows from `first` on, whichever processes wrote them."""
+    for name in checkpoint.names("rows-"):
+        with safe_open(checkpoint.path(name), framework="pt") as file:
+            stored, start = file.get_slice(NAME), int(file.metadata()[FIRST_ROW])
+            begin, end = max(first, start), min(first + len(local_MD), start + stored.get_shape()[0])
+            if begin < end:
+                local_MD[begin - first : end - first] = stored[begin - start : end - start].to(local_MD.device)
 
 
 def write_rows(rows: ShardedRows, path: Path, name: str) -> None:
@@ -67,11 +90,10 @@ def write_rows(rows: ShardedRows, path: Path, name: str) -> None:
     rows.wait()
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    temporary = path.with_name(f".{path.name}")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+def collect_rows(checkpoint: Checkpoint, path: Path) -> list[dict[str, Any]]:
+    """Write the rows of all processes into an existing matrix file; the metrics of the epochs that made them."""
+    matrix = map_matrix(path, NAME, writable=True)
+    read_rows(checkpoint, torch.from_numpy(matrix), 0)
+    matrix.flush()
+    steps: list[dict[str, Any]] = checkpoint.state.values[STEPS]
+    return steps

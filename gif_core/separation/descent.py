@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gif_core.runtime import ShardedRows, unit_rows
-from gif_core.separation.checkpoints import Checkpoints
+from gif_core.separation.checkpoints import RowCheckpoints
 from gif_core.separation.equalisation import equalise
 from gif_core.separation.neighbourhoods import NEIGHBOURS, Neighbourhoods, nearest_of_all, sample
 from gif_core.separation.potential import (
@@ -95,7 +95,7 @@ class Measures:
 
 
 def separate(
-    rows: ShardedRows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: Checkpoints | None = None
+    rows: ShardedRows, config: SeparationConfig, *, seed: int, fixed: int = 0, checkpoints: RowCheckpoints | None = None
 ) -> Iterator[SeparationStep]:
     """Minimise Eq. 6 batch by batch; the unit vectors in `rows` are updated in place.
 

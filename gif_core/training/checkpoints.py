@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gif_core.artifacts import Checkpoint, Checkpoints
+from gif_core.artifacts import Checkpoint
 from gif_core.backbones import read_backbone
 from gif_core.runtime import ProcessGroup, own_range
 from schemas.errors import GifError
@@ -30,7 +30,6 @@ AVERAGE: Final = "average.safetensors"
 """The moving average of the network."""
 ROWS: Final = "rows-"
 FIRST_ROW: Final = "first_row"
-SIGN: Final = "sign"
 WEIGHT: Final = "weight_MD"
 """Last part of the name of rows that a head learns; whatever else has a row per identity is for the optimizer."""
 VECTORS: Final = "code_vectors"
@@ -47,28 +46,6 @@ class StateFile(NamedTuple):
     name: str
     tensors: Mapping[str, Tensor]
     about: Mapping[str, str]
-
-
-def check_shared(checkpoints: Checkpoints, group: ProcessGroup) -> None:
-    """Refuse a store that is another one for each machine: no checkpoint there would have all its parts."""
-    if group.size == 1:
-        return
-    (folder, *_) = group.gather(_leave_sign(checkpoints) if group.leads else None)
-    seen = group.gather(any(checkpoints.storage.find(folder)))
-    if group.leads:
-        checkpoints.storage.remove(folder)
-    if not all(seen):
-        raise GifError(
-            "not every machine sees what the first one writes to the store: give all of them one that they share, "
-            "such as store: s3://bucket/prefix or a folder that is mounted on each, or train on one machine "
-            "(execution.nodes: 1)"
-        )
-
-
-def _leave_sign(checkpoints: Checkpoints) -> str:
-    folder = checkpoints.new_folder(0)
-    checkpoints.storage.create(f"{folder}/{SIGN}", b"")
-    return folder
 
 
 def load_state(state: "TrainingState", checkpoint: Checkpoint) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ def describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob
         seed=config.seed,
         device=execution.device,
         process_timeout=execution.process_timeout,
+        lost_after=execution.lost_after,
         code_vector_memory=execution.code_vector_memory,
         workers=max(1, execution.workers // count_processes(execution)),
         shards=_paths(faces, "identities-"),

@@ -1,10 +1,10 @@
 """The stage training: faces, codes and code vectors → backbone, head, and the metrics of all steps."""
 
-from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
-from gif_core.artifacts import ArtifactStore, Draft, Inputs, MetricsWriter, PublishedMeanwhileError
+from gif_core.artifacts import Draft, Inputs, MetricsWriter, PublishedMeanwhileError, yield_to_first_publisher
 from gif_core.runtime import Progress, check_elastic, count_processes, rendezvous_options
 from gif_core.separation import open_code_vectors
 from gif_core.tokenization import check_identities, read_shape
@@ -31,32 +31,13 @@ def run(
     job = describe_job(config, inputs, draft)
     if draft.from_scratch:
         open_checkpoints(job).remove()
-    with _yield_to_first_publisher(config, draft):
+    with yield_to_first_publisher(config, draft):
         with slot or nullcontext():
             yield from _train(job, config, draft)
         _keep_model(job, config, inputs, draft)
     if job.start:
         draft.metrics["started_from"] = "backbone and head" if job.start.head else "backbone"
     draft.spent.append(job.checkpoints)
-
-
-@contextmanager
-def _yield_to_first_publisher(config: RunConfig, draft: Draft) -> Iterator[None]:
-    """Raise PublishedMeanwhileError for a failure after another machine has published the model.
-
-    The machine that publishes removes the checkpoints, even while the others still read them.
-    """
-    if config.execution.nodes == "1":
-        yield
-        return
-    store = ArtifactStore(config.store)
-    before = store.look_up(draft.ref, draft.inputs)
-    try:
-        yield
-    except (GifError, FileNotFoundError) as error:
-        if store.look_up(draft.ref, draft.inputs) not in (None, before):
-            raise PublishedMeanwhileError("another of the machines was first to publish") from error
-        raise
 
 
 def _train(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[Progress, None, None]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
-from gif_core.artifacts import ArtifactStore, Checkpoints, StoreAwayError
+from gif_core.artifacts import ArtifactStore, Checkpoints, StoreAwayError, check_shared, newest_of_all
 from gif_core.images import Faces
 from gif_core.runtime import JobWorker, ProcessGroup, expect_scattered, map_matrix
 from gif_core.tokenization import read_codes
 from gif_core.training.checkpointing import Checkpointing
-from gif_core.training.checkpoints import VECTORS, check_shared, load_state, load_weights
+from gif_core.training.checkpoints import VECTORS, load_state, load_weights
 from gif_core.training.data.decoders import DecoderError
 from gif_core.training.distillation import open_teacher
 from gif_core.training.trainer import Training, TrainingReport, begin_training
@@ -71,16 +71,13 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
 
 def resume(training: Training, checkpoints: Checkpoints) -> bool:
     """Bring the training to its newest whole checkpoint, the same one in every process; False when there is none."""
-    found = checkpoints.newest()
-    (folder, *_) = training.group.gather(found.folder if found else None)
-    if folder is None:
+    found = newest_of_all(checkpoints, training.group)
+    if found is None:
         return False
-    if found is None or found.folder != folder:
-        raise RuntimeError(f"the checkpoint {folder} that the first process sees cannot be read by all")
     reports = load_state(training.state, found)
     training.reports = [TrainingReport(**report) for report in reports]
     if training.group.leads:
-        logger.info("training goes on after step %d, from %s", training.state.step, folder)
+        logger.info("training goes on after step %d, from %s", training.state.step, found.folder)
     return True
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from gif_core.artifacts import Artifact, ArtifactStore
+from gif_core.artifacts.checkpoints import STATE
 from gif_core.separation import stage as module
-from gif_core.separation.checkpoints import STATE
 from schemas.artifacts import ArtifactRef
 from schemas.errors import GifError
 from schemas.run import RunConfig
@@ -95,7 +95,7 @@ def test_a_failed_run_is_carried_on_and_a_refreshed_one_is_made_anew(
     expected = code_vectors(undisturbed)
     ArtifactStore(str(tmp_path / "store")).remove(undisturbed.ref)
     real_job, real_measure, epochs = module.SeparationJob, module.measure_distances, []
-    monkeypatch.setattr(module, "SeparationJob", lambda **given: real_job(**given, checkpoint_seconds=0))
+    monkeypatch.setattr(module, "SeparationJob", lambda **given: real_job(**given | {"checkpoint_seconds": 0}))
     monkeypatch.setattr(module, "measure_distances", lambda _: (_ for _ in ()).throw(ConnectionError))
     with pytest.raises(ConnectionError):
         run()
@@ -116,7 +116,7 @@ def test_what_a_failed_run_made_of_other_vectors_is_not_carried_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: NDArray[np.float32]
 ) -> None:
     real_job, real_measure = module.SeparationJob, module.measure_distances
-    monkeypatch.setattr(module, "SeparationJob", lambda **given: real_job(**given, checkpoint_seconds=0))
+    monkeypatch.setattr(module, "SeparationJob", lambda **given: real_job(**given | {"checkpoint_seconds": 0}))
     monkeypatch.setattr(module, "measure_distances", lambda _: (_ for _ in ()).throw(ConnectionError))
     with pytest.raises(ConnectionError):
         run()

@@ -14,17 +14,18 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from gif_core.runtime import ShardedRows, create_matrix, map_matrix, own_range
+from gif_core.runtime import ProcessGroup, ShardedRows, create_matrix, map_matrix, own_range
 from gif_core.separation import NAME, VECTORS, run_job, separated
 from gif_core.separation import worker as separation_worker
-from gif_core.separation.checkpoints import STATE, Checkpoints
-from gif_core.separation.worker import open_rows
+from gif_core.separation.checkpoints import STEPS, RowCheckpoints, collect_rows
+from gif_core.separation.worker import open_checkpoints, open_rows
 from schemas.separation import SeparationConfig, SeparationJob
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROJECT = Path(__file__).parents[3]
 CONFIG = SeparationConfig(batch_size=64, epochs=6, target_gap=None)
 COUNT, DIMENSION = 301, 24
+CHECKPOINTS = "checkpoints/separation/test"
 
 
 def vectors() -> NDArray[np.float32]:
@@ -42,7 +43,8 @@ def write_job(folder: Path, config: SeparationConfig = CONFIG, *, seconds: float
         device="cpu",
         vectors=str(folder / "start.safetensors"),
         result=str(folder / "result.safetensors"),
-        checkpoints=str(folder / "checkpoints"),
+        store=str(folder / "store"),
+        checkpoints=CHECKPOINTS,
         checkpoint_seconds=seconds,
     )
     (folder / "job.json").write_text(job.model_dump_json())
@@ -52,6 +54,12 @@ def write_job(folder: Path, config: SeparationConfig = CONFIG, *, seconds: float
 def result(job: SeparationJob) -> NDArray[np.float32]:
     found: NDArray[np.float32] = load_file(job.result)[NAME]
     return found
+
+
+def epochs_saved(job: SeparationJob) -> int:
+    """The epochs of the newest checkpoint, with that before the first step."""
+    found = open_checkpoints(job).newest()
+    return len(found.state.values[STEPS]) if found else 0
 
 
 def command(processes: int, folder: Path) -> list[str]:
@@ -96,11 +104,10 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path) 
         for step in run_job(parts):
             if step.epoch == epoch:
                 break
-    state = json.loads((tmp_path / "parts" / "checkpoints" / STATE).read_text())
-    assert state["steps"][-1]["epoch"] == 4
+    assert epochs_saved(parts) == 1 + 4
     assert list(run_job(parts)) == expected
     assert np.array_equal(result(parts), result(whole))
-    assert len(list((tmp_path / "parts" / "checkpoints").glob("*.safetensors"))) == 1
+    assert len(list((tmp_path / "parts" / "store").rglob("*.safetensors"))) == 1
 
 
 def test_what_is_resumed_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,17 +120,20 @@ def test_what_is_resumed_is_not_computed_again(tmp_path: Path, monkeypatch: pyte
 
 
 def test_checkpoints_are_no_more_frequent_than_asked_for(tmp_path: Path) -> None:
-    list(run_job(write_job(tmp_path, seconds=3600)))
-    assert not (tmp_path / "checkpoints" / STATE).exists()
+    job = write_job(tmp_path, seconds=3600)
+    list(run_job(job))
+    assert not epochs_saved(job)
 
 
 def test_a_state_without_its_json_does_not_count(tmp_path: Path) -> None:
     job = write_job(tmp_path)
-    checkpoints = Checkpoints(Path(job.checkpoints))
-    create_matrix(Path(job.checkpoints) / "epoch-000003.safetensors", NAME, COUNT, DIMENSION)
+    checkpoints = open_checkpoints(job)
     rows = open_rows(job, 0, 1)
     before = rows.local.clone()
-    assert checkpoints.load(rows) == []
+    checkpoints.write(
+        checkpoints.new_folder(3), "rows-000000000000.safetensors", {NAME: before + 1}, {"first_row": "0"}
+    )
+    assert RowCheckpoints(checkpoints, ProcessGroup(torch.device("cpu"))).load(rows) == []
     assert torch.equal(rows.local, before)
 
 
@@ -133,15 +143,14 @@ def test_a_killed_process_is_carried_on_and_ends_with_the_same_bits(tmp_path: Pa
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, str(tmp_path / "killed" / "job.json")], cwd=PROJECT, env=environment()
     )
-    state = tmp_path / "killed" / "checkpoints" / STATE
     end = time.monotonic() + 120
-    while not state.exists() or len(json.loads(state.read_text())["steps"]) < 10:
+    while epochs_saved(killed) < 10:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert 10 <= len(json.loads(state.read_text())["steps"]) < 60
+    assert 10 <= epochs_saved(killed) < 60
     assert list(run_job(killed)) == list(run_job(whole))
     assert np.array_equal(result(killed), result(whole))
 
@@ -191,7 +200,10 @@ def test_two_processes_under_torchrun_give_the_result_of_one(tmp_path: Path) -> 
     np.testing.assert_allclose(result(shared), result(alone), atol=2e-5)
 
     # The state that two processes wrote is one state: a single process goes on from it.
-    stored = map_matrix(next((tmp_path / "shared" / "checkpoints").glob("*.safetensors")), NAME)
-    assert np.array_equal(stored, result(shared))
+    checkpoint, expected_rows = open_checkpoints(shared).newest(), result(shared)
+    assert checkpoint is not None
+    assert len(checkpoint.names("rows-")) == 2
+    collect_rows(checkpoint, Path(shared.result))
+    assert np.array_equal(result(shared), expected_rows)
     again = list(run_job(shared))
     assert [step.gap for step in again] == [step["gap"] for step in steps]

@@ -51,7 +51,7 @@ import sys
 from gif_core.artifacts import ArtifactStore
 from gif_core.artifacts.checkpoints import Checkpoints
 from gif_core.runtime.process_group import join_processes, leave_processes
-from gif_core.training.checkpoints import check_shared
+from gif_core.artifacts import check_shared
 from schemas.errors import GifError
 rank, folder, store = int(sys.argv[2]), sys.argv[3], sys.argv[4]
 group = join_processes("cpu", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
