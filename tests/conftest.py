@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -35,8 +36,18 @@ TINY = {
     },
     "separation": {"epochs": 5},
     "training": {"epochs": 1, "batch_size": 16, "warmup_steps": 0},
-    "evaluation": {"pairs": 40, "sets": [{"kind": "held_out"}]},
+    "evaluation": {"pairs": 40, "sets": [{"kind": "held_out"}], "identification": {"images": 50}},
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults", type=int, help="how many faults a slow test of kills or flipped bits makes")
+
+
+@pytest.fixture
+def many(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """The number of faults that `--faults` asks for, else the usual one."""
+    return lambda usual: request.config.getoption("--faults") or usual
 
 
 def free_port() -> int:
@@ -207,18 +218,18 @@ Worker = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 @pytest.fixture(scope="session")
 def start_worker(deployed: str) -> Worker:
     """Starts a worker that takes runs of the deployments; they keep their artifacts in `store`, a folder beside it."""
+    return partial(prefect_worker, deployed)
 
-    @contextmanager
-    def start(folder: Path, store: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"]
-        log = folder / "worker.log"
-        told = {"PREFECT_API_URL": deployed, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
-        told |= {"GIF_STORE": store or str(folder / "store"), "GIF_CACHE": str(folder / "cache")}
-        with running(command, log, **told) as process:
-            wait_until(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
-            yield process
 
-    return start
+@contextmanager
+def prefect_worker(api: str, folder: Path, store: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of the pool `gif` of this server."""
+    command, log = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gif"], folder / "worker.log"
+    told = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
+    told |= {"GIF_STORE": store or str(folder / "store"), "GIF_CACHE": str(folder / "cache")}
+    with running(command, log, **told) as process:
+        wait_until(lambda: "started" in log.read_text(), seconds=60, what="the worker's start", log=log)
+        yield process
 
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key-of-the-tests-7Q2X", "AWS_SECRET_ACCESS_KEY": "never-to-be-seen-5f1c"}
