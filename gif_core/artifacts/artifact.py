@@ -13,6 +13,7 @@ from gif_core.artifacts import cache
 from gif_core.artifacts.digests import check_file
 from gif_core.artifacts.errors import ArtifactDamagedError, ArtifactMissingError, FileDamagedError
 from gif_core.artifacts.storage import Storage
+from gif_core.runtime import with_log_fields
 from schemas.artifacts import ArtifactRef, MadeFrom, Manifest, StoredFile
 from schemas.files import WORK_FOLDER
 from schemas.stages import StageName
@@ -71,7 +72,8 @@ class Artifact:
     def paths(self, prefix: str = "") -> list[Path]:
         """Local paths of all files whose names start with `prefix`, in order, fetched concurrently."""
         with ThreadPoolExecutor(MOST_AT_ONCE, "gif-fetch") as threads:
-            return list(threads.map(self.path, self.names(prefix)))
+            fetched = [threads.submit(with_log_fields(self.path), name) for name in self.names(prefix)]
+            return [each.result() for each in fetched]
 
     def names(self, prefix: str = "") -> list[str]:
         """Names of all files that start with `prefix`, in order."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from gif_core.runtime.logs import with_log_fields
+
 PREFETCH_DEPTH: Final = 2
 
 Item = TypeVar("Item")
@@ -19,7 +21,7 @@ def prefetch(
     with ThreadPoolExecutor(workers, thread_name_prefix="gif-prefetch") as pool:
         try:
             for item in items:
-                pending.append(pool.submit(load, item))
+                pending.append(pool.submit(with_log_fields(load), item))
                 if len(pending) > depth:
                     yield pending.popleft().result()
             while pending:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gif_core.artifacts import Checkpoints
-from gif_core.runtime import ProcessGroup, copies_made, runs_behind
+from gif_core.runtime import ProcessGroup, copies_made, runs_behind, with_log_fields
 from gif_core.training.checkpoints import StateFile, files_of
 from schemas.artifacts import StoredFile
 
@@ -63,7 +63,7 @@ class CheckpointWriter:
         written = [self._write(folder, file) for file in files if _is_large(file)]
         copies = [self._copy(file) for file in files if not _is_large(file)]
         wait = copies_made(self.group.device)
-        future = self.thread.submit(self._write_copies, folder, copies, wait, written)
+        future = self.thread.submit(with_log_fields(self._write_copies), folder, copies, wait, written)
         self.pending = _Pending(folder, state.step, values, future)
 
     @property
@@ -79,7 +79,7 @@ class CheckpointWriter:
         shares = self.group.gather([file.model_dump() for file in pending.files.result()])
         files = [StoredFile.model_validate(file) for share in shares for file in share]
         work: Callable[..., None] = self.checkpoints.commit if self.group.leads else _nothing
-        pending.commit = self.thread.submit(work, pending.folder, pending.step, files, pending.values)
+        pending.commit = self.thread.submit(with_log_fields(work), pending.folder, pending.step, files, pending.values)
 
     def finish(self) -> None:
         """Wait until the last checkpoint counts."""

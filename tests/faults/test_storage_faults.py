@@ -1,6 +1,8 @@
 """Full disks, flipped bits, half-written artifacts, wrong clocks, and sweeping while somebody reads."""
 
 import errno
+import json
+import logging
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -30,7 +32,7 @@ from gif_core.artifacts import (
 from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.errors import DiskFullError
 from gif_core.artifacts.records import seal
-from gif_core.runtime import create_matrix
+from gif_core.runtime import JsonLines, create_matrix, log_fields
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -153,6 +155,22 @@ def test_a_flipped_bit_is_found_by_reading_and_by_verifying_and_condemns_nothing
         store.open(ref).path("model")
     assert len(faults(store)) == 1
     assert store.find("training", KEY) == ref, "whoever only reads leaves everything as it is"
+
+
+def test_what_is_said_of_a_flipped_bit_in_one_of_many_files_names_the_run(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path / "store"))
+    flip_a_bit(store, publish(store, bytes(1000)))
+    lines = logging.FileHandler(tmp_path / "lines")
+    lines.setFormatter(JsonLines())
+    logging.getLogger("gif_core").addHandler(lines)
+    try:
+        with log_fields(run="r1"), pytest.raises(FileDamagedError):
+            store.open(store.ref("training", KEY)).paths()
+    finally:
+        logging.getLogger("gif_core").removeHandler(lines)
+        lines.close()
+    (line,) = (tmp_path / "lines").read_text().splitlines()
+    assert json.loads(line)["run"] == "r1", "files are read in threads"
 
 
 def test_a_run_puts_a_damaged_artifact_out_of_use_and_the_next_one_publishes_it_again(store: ArtifactStore) -> None:
