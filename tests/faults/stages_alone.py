@@ -1,6 +1,10 @@
-"""All stages of a small run one after the other, as a flow runs them but without Prefect: about a second each."""
+"""All stages of a small run one after the other, as a flow runs them but without Prefect: about a second each.
+
+In a process of its own: `python -m tests.faults.stages_alone STORE`.
+"""
 
 import multiprocessing
+import sys
 from importlib import import_module
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
@@ -66,3 +70,7 @@ def start(store_folder: str) -> BaseProcess:
     process = context.Process(target=go_through, args=(store_folder,))
     process.start()
     return process
+
+
+if __name__ == "__main__":
+    go_through(sys.argv[1])

@@ -9,38 +9,39 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-import yaml
 
 from gif_core.artifacts import ArtifactStore, list_runs
 from gif_core.artifacts.attempts import MARKER
 from schemas.files import MANIFEST_FILE
 from schemas.stages import STAGES, StageName
-from tests.finished import digests_of, faults_of
+from tests.conftest import PROJECT
+from tests.faults.stages_alone import start
+from tests.finished import Digests, digests_of, faults_of
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(LIBRARY is None, reason="needs a clock that can be moved (Debian: libfaketime)"),
 ]
-GIF = [sys.executable, "-m", "flows.cli"]
+RUN = ("tests.faults.stages_alone",)
+GIF = ("flows.cli",)
 NEVER: Mapping[StageName, str] = MappingProxyType({})
 
 
 class Clock:
-    """A clock that `gif` reads, and that can be moved while it runs; `time.monotonic` goes on as ever."""
+    """A clock that a process reads, and that can be moved while it runs; `time.monotonic` goes on as ever."""
 
-    def __init__(self, folder: Path, api: str) -> None:
-        self.folder, self.file = folder, folder / "clock"
-        self.store = ArtifactStore(str(folder / "store"))
+    def __init__(self, folder: Path, name: str = "clock", offset: str = "+0") -> None:
+        self.folder, self.file = folder / "store", folder / name
+        self.store = ArtifactStore(str(self.folder))
         self.environment = os.environ | {
             "LD_PRELOAD": str(LIBRARY),
             "FAKETIME_TIMESTAMP_FILE": str(self.file),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "GIF_STORE": str(folder / "store"),
-            "PREFECT_API_URL": api,
+            "GIF_STORE": str(self.folder),
         }
-        self.move("+0")
+        self.move(offset)
 
     def move(self, offset: str) -> None:
         """Set the clock off by so much, such as `+1d`."""
@@ -48,93 +49,84 @@ class Clock:
         new.write_text(offset)
         new.rename(self.file)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        command, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
         return subprocess.Popen(
-            [*GIF, *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            command, env=self.environment, cwd=PROJECT, stdout=pipe, stderr=subprocess.STDOUT, text=True
         )
 
-    def run(self, *arguments: str, jumps: Mapping[StageName, str] = NEVER) -> str:
-        """Run `gif …` to its end, with a jump of the clock when each of these stages begins."""
-        process = self.start(*arguments)
+    def run(self, module: str, *arguments: str, jumps: Mapping[StageName, str] = NEVER) -> None:
+        """Run a module to its end, with a jump of the clock when each of these stages begins."""
+        process = self.start(module, *arguments)
         for stage, offset in jumps.items():
             self.wait_for(stage, process)
             self.move(offset)
-        printed = process.communicate(timeout=300)[0]
+        printed = process.communicate(timeout=500)[0]
         assert process.returncode == 0, printed
-        return printed
 
     def wait_for(self, stage: StageName, process: subprocess.Popen[str]) -> None:
         while process.poll() is None and not any(
-            list((self.folder / "store").glob(f"{stage}/*/{name}")) for name in (f"*/{MARKER}", MANIFEST_FILE)
+            list(self.folder.glob(f"{stage}/*/{name}")) for name in (f"*/{MARKER}", MANIFEST_FILE)
         ):
             time.sleep(0.01)
 
 
 @pytest.fixture
-def clock(tmp_path: Path, prefect_api: str, tiny_settings: dict[str, object]) -> Clock:
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(tiny_settings))
-    return Clock(tmp_path, prefect_api)
+def clock(tmp_path: Path) -> Clock:
+    return Clock(tmp_path)
 
 
-@pytest.fixture
-def undisturbed(tmp_path: Path, clock: Clock) -> ArtifactStore:
-    clock.run("run", "--config", "run.yaml", "--set", f"store={tmp_path / 'undisturbed'}")
-    return ArtifactStore(str(tmp_path / "undisturbed"))
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Digests:
+    folder = str(tmp_path_factory.mktemp("undisturbed"))
+    process = start(folder)
+    process.join()
+    assert process.exitcode == 0
+    return digests_of(ArtifactStore(folder))
 
 
 def test_jumps_of_a_day_in_both_directions_cost_a_run_and_what_is_stored_nothing(
-    clock: Clock, undisturbed: ArtifactStore
+    clock: Clock, undisturbed: Digests
 ) -> None:
     jumps: dict[StageName, str] = {"embedding": "+1d", "tokenization": "-1d", "evaluation": "+0"}
-    clock.run("run", "--config", "run.yaml", jumps=jumps)
-    assert digests_of(clock.store) == digests_of(undisturbed)
-    for offset in ("-1d", "+1d", "+0"):
+    clock.run(*RUN, str(clock.folder), jumps=jumps)
+    assert digests_of(clock.store) == undisturbed
+    for offset in ("-1d", "+1d"):
         clock.move(offset)
-        clock.run("artifacts", "gc", "--yes")
-        clock.run("artifacts", "prune", "--keep-runs", "1", "--yes")
-        clock.run("run", "--config", "run.yaml")
-        assert digests_of(clock.store) == digests_of(undisturbed)
+        clock.run(*GIF, "artifacts", "gc", "--yes")
+        clock.run(*GIF, "artifacts", "prune", "--keep-runs", "1", "--yes")
+        assert digests_of(clock.store) == undisturbed
         assert faults_of(clock.store) == []
 
 
 @pytest.mark.parametrize("offset", ["+1d", "-1d"])
 @pytest.mark.parametrize("stage", ["ingestion", "training"])
 def test_a_run_that_was_killed_is_carried_on_by_one_whose_clock_is_a_day_off(
-    clock: Clock, undisturbed: ArtifactStore, stage: StageName, offset: str
+    clock: Clock, undisturbed: Digests, stage: StageName, offset: str
 ) -> None:
-    process = clock.start("run", "--config", "run.yaml")
+    process = clock.start(*RUN, str(clock.folder))
     clock.wait_for(stage, process)
     process.kill()
     process.communicate()
-    published = {ref.stage for ref in clock.store.refs()}
-    assert published <= set(STAGES[: STAGES.index(stage) + 1])
+    published = digests_of(clock.store)
+    assert published.items() < undisturbed.items()
     clock.move(offset)
-    clock.run("run", "--config", "run.yaml")
-    assert digests_of(clock.store) == digests_of(undisturbed)
+    clock.run(*RUN, str(clock.folder))
+    assert digests_of(clock.store) == undisturbed
     assert faults_of(clock.store) == []
-    record = next(run for run in list_runs(clock.store) if run.state == "completed")
-    assert {name for name, done in record.stages.items() if done.action == "reused"} == published
+    assert {run.state for run in list_runs(clock.store)} == {"interrupted", "completed"}
 
 
 def test_two_machines_whose_clocks_are_two_days_apart_compute_each_stage_once(
-    clock: Clock, undisturbed: ArtifactStore
+    clock: Clock, undisturbed: Digests
 ) -> None:
     clock.move("-1d")
-    early = clock.start("run", "--config", "run.yaml")
+    early = clock.start(*RUN, str(clock.folder))
     clock.wait_for("ingestion", early)
-    late = Clock(clock.folder, clock.environment["PREFECT_API_URL"])
-    late.file = clock.folder / "late"
-    late.environment["FAKETIME_TIMESTAMP_FILE"] = str(late.file)
-    late.move("+1d")
-    late.run("run", "--config", "run.yaml")
-    assert early.wait(300) == 0
-    early.communicate()
-    done = [record for run in list_runs(clock.store) for record in run.stages.items()]
-    computed = [stage for stage, record in done if record.action == "computed"]
-    assert sorted(computed) == sorted(STAGES)
-    assert digests_of(clock.store) == digests_of(undisturbed)
+    Clock(clock.folder.parent, "late", "+1d").run(*RUN, str(clock.folder))
+    printed = early.communicate(timeout=500)[0]
+    assert early.returncode == 0, printed
+    assert digests_of(clock.store) == undisturbed
+    attempts = {path.parent.parent for path in clock.folder.glob("*/*/*/*") if path.parts[-4] in STAGES}
+    assert len(attempts) == len(STAGES), "one attempt a stage"
+    assert len([folder for key in attempts for folder in key.glob("*-*")]) == len(STAGES)
