@@ -246,14 +246,17 @@ def port_option(name: str, port: int) -> str:
     return f"-{role}.port{dot}{kind}={port}"
 
 
+def weed_command(data: Path, ports: dict[str, int], address: str = "127.0.0.1") -> list[str]:
+    weed = Path(sys.executable).with_name("weed")
+    command = [str(weed), "mini", f"-dir={data}", f"-ip={address}", f"-ip.bind={address}", "-bucket=gif"]
+    command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]
+    return [*command, "-s3.port.iceberg=0", "-s3.port.lance=0", *(port_option(*port) for port in ports.items())]
+
+
 @contextmanager
 def weed_server(data: Path, ports: dict[str, int]) -> Iterator[subprocess.Popen[bytes]]:
     """A real S3 server (SeaweedFS) with one bucket, `gif`, on what the folder holds already if anything."""
-    weed = Path(sys.executable).with_name("weed")
-    command = [str(weed), "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-bucket=gif"]
-    command += ["-admin.ui=false", "-webdav=false", "-master.telemetry=false"]
-    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", *(port_option(name, port) for name, port in ports.items())]
-    with running(command, data / "weed.log", **CREDENTIALS) as process:
+    with running(weed_command(data, ports), data / "weed.log", **CREDENTIALS) as process:
         yield process
 
 

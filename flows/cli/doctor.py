@@ -19,6 +19,7 @@ from flows.cli.checks import (
 )
 from flows.cli.environment import prepare
 from flows.cli.gpu_checks import check_cuda
+from flows.cli.machine_checks import check_machines
 from flows.cli.options import Overrides, reach
 from flows.cli.output import Console
 from flows.cli.server_checks import check_server
@@ -38,7 +39,8 @@ def doctor(
 ) -> None:
     """Check versions, GPU, FAISS, the store, weights, detector, disk, memory and Prefect; exit code 1 on a failure.
 
-    The store, the encoder and the device are those of the configuration. Test files in the store are removed.
+    The store, the encoder, the device and the other machines are those of the configuration. Test files in the store
+    are removed.
 
     Examples:
       gif doctor
@@ -71,3 +73,4 @@ def _all_checks(config: RunConfig) -> Iterator[Check]:
     yield from check_disks(config.store)
     yield check_memory()
     yield from check_server()
+    yield from check_machines(config.execution)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.responses import DeploymentResponse
 
+NOT_FOUND = 404
 YOUNG = timedelta(minutes=3)
 """A deployment younger than this may not have scheduled runs yet."""
 
@@ -85,11 +86,13 @@ def _has_runs(client: "SyncPrefectClient", deployment: "DeploymentResponse") -> 
 
 
 def _check_worker(client: "SyncPrefectClient") -> Check:
-    from prefect.exceptions import ObjectNotFound
+    from prefect.exceptions import PrefectHTTPStatusError
 
     try:
         workers = client.read_workers_for_work_pool(POOL)
-    except ObjectNotFound:
+    except PrefectHTTPStatusError as error:
+        if error.response.status_code != NOT_FOUND:
+            raise
         return Check("worker", "warn", f"there is no work pool {POOL}", "gif deploy")
     online = [worker.name for worker in workers if str(worker.status).endswith("ONLINE")]
     if not online:

@@ -69,6 +69,7 @@ __all__ = [
     "gather_on_hosts",
     "install_command",
     "install_extra_command",
+    "interface_of",
     "join_processes",
     "leave_processes",
     "log_fields",
@@ -94,6 +95,7 @@ __all__ = [
     "runs_behind",
     "set_name",
     "size",
+    "split_endpoint",
     "thousands",
     "to_device",
     "tuned_kernels",
@@ -139,7 +141,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.process_group import ProcessGroup, gather_on_hosts, join_processes, leave_processes
     from gif_core.runtime.process_trees import MARK, PATIENCE, end_process_tree
     from gif_core.runtime.progress import Progress, Rate, Ticker, result_of
-    from gif_core.runtime.rendezvous import MachinesApartError, own_address
+    from gif_core.runtime.rendezvous import MachinesApartError, interface_of, own_address, split_endpoint
     from gif_core.runtime.sharded_rows import CHUNK, ShardedRows, own_range, unit_rows
     from gif_core.runtime.terminal_text import printable
     from gif_core.runtime.torchrun import check_elastic, count_processes, rendezvous_options, run_module

@@ -37,7 +37,7 @@ def own_address(endpoint: str) -> str | None:
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)  # a datagram socket sends nothing when it connects
             own = str(probe.getsockname()[0]).partition("%")[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # names with empty or long parts are no Unicode to Python
         raise MachinesApartError(
             f"execution.rendezvous={endpoint} cannot be reached from this machine ({error}): name one of the machines "
             "by an address or a name that all of them know, and check this machine's network"

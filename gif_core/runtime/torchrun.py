@@ -28,6 +28,8 @@ STANDALONE: Final = "--standalone"
 MEETING: Final = "--rdzv-endpoint="
 JOIN_SECONDS: Final = 600
 """Seconds that machines wait for each other until the attempt counts as failed."""
+NEW_STORE: Final = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Lets machines that start again meet at the first of those that are left, not where the one before them was."""
 APART: Final = re.compile(r"\bRendezvous\w*Error\b")
 """How torchrun names the faults by which machines lose each other."""
 LINES_KEPT = 200
@@ -122,9 +124,11 @@ def run_module(
 def _network(options: Sequence[str]) -> dict[str, str]:
     """The network on which the machines meet: gloo would take that of the host's name, which is often loopback."""
     endpoints = [option.removeprefix(MEETING) for option in options if option.startswith(MEETING)]
-    own = own_address(endpoints[0]) if endpoints else None
+    if not endpoints:
+        return {}
+    own = own_address(endpoints[0])
     interface = interface_of(own) if own else None
-    return {INTERFACE: interface} if interface else {}
+    return {NEW_STORE: "1"} | ({INTERFACE: interface} if interface else {})
 
 
 def _objects(

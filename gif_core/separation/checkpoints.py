@@ -2,6 +2,7 @@
 
 # Shapes: M rows of this process, D dimensions.
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from schemas.artifacts import StoredFile
 if TYPE_CHECKING:
     from gif_core.separation.descent import SeparationStep
 
+logger = logging.getLogger(__name__)
 NAME: Final = "code_vectors"
 STEPS: Final = "steps"
 FIRST_ROW: Final = "first_row"
@@ -40,6 +42,8 @@ class RowCheckpoints:
         if found is None:
             return []
         read_rows(found, rows.local, rows.first)
+        if self.group.leads:
+            logger.info("separation goes on after epoch %d, from %s", found.state.step, found.folder)
         steps: list[dict[str, Any]] = found.state.values[STEPS]
         return steps
 

@@ -11,10 +11,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.cli.checks import Check, check_gpu, check_memory, check_room, check_store, check_weights
+from flows.cli.machine_checks import check_machines
 from flows.cli.server_checks import check_server
 from flows.cli.version_checks import check_versions
 from gif_core.artifacts import ArtifactStore
 from schemas.embedding import EmbeddingConfig
+from schemas.execution import ExecutionConfig
 
 Gif = Callable[..., str]
 
@@ -140,3 +142,23 @@ def forget_workers(api: str) -> None:
     workers = f"{api}/work_pools/gif/workers"
     for worker in httpx.post(f"{workers}/filter", json={}).json():
         httpx.delete(f"{workers}/{worker['name']}").raise_for_status()
+
+
+@pytest.mark.parametrize(
+    ("execution", "state", "found"),
+    [
+        ({}, "fail", "execution.rendezvous is not set"),
+        ({"rendezvous": "first"}, "fail", "must be host:port"),
+        ({"rendezvous": f"{'x' * 64}:29500"}, "fail", "cannot be reached from this machine"),
+        ({"rendezvous": "127.0.0.1:29500"}, "warn", "is a loopback address"),
+    ],
+)
+def test_machines_that_could_not_meet_are_found_out(execution: dict[str, str], state: str, found: str) -> None:
+    [check] = check_machines(ExecutionConfig(nodes="2", **execution))
+    assert check.state == state
+    assert found in check.found
+    assert check.advice
+
+
+def test_one_machine_has_nobody_to_meet() -> None:
+    assert list(check_machines(ExecutionConfig())) == []

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from safetensors.numpy import load_file
 
 from gif_core.runtime import ProcessGroup, ShardedRows, create_matrix, map_matrix, own_range
 from gif_core.separation import NAME, VECTORS, run_job, separated
+from gif_core.separation import checkpoints as checkpoints_module
 from gif_core.separation import worker as separation_worker
 from gif_core.separation.checkpoints import STEPS, RowCheckpoints, collect_rows
 from gif_core.separation.worker import open_checkpoints, open_rows
@@ -33,7 +35,9 @@ def vectors() -> NDArray[np.float32]:
     return (2 + rng.normal(size=(COUNT, DIMENSION)) * np.linspace(1, 0.1, DIMENSION)).astype(np.float32)
 
 
-def write_job(folder: Path, config: SeparationConfig = CONFIG, *, seconds: float = 0) -> SeparationJob:
+def write_job(
+    folder: Path, config: SeparationConfig = CONFIG, *, seconds: float = 0, together: bool = False
+) -> SeparationJob:
     folder.mkdir(exist_ok=True)
     create_matrix(folder / "start.safetensors", VECTORS, COUNT, DIMENSION)[:] = vectors()
     create_matrix(folder / "result.safetensors", NAME, COUNT, DIMENSION)
@@ -46,6 +50,7 @@ def write_job(folder: Path, config: SeparationConfig = CONFIG, *, seconds: float
         store=str(folder / "store"),
         checkpoints=CHECKPOINTS,
         checkpoint_seconds=seconds,
+        together=together,
     )
     (folder / "job.json").write_text(job.model_dump_json())
     return job
@@ -207,3 +212,29 @@ def test_two_processes_under_torchrun_give_the_result_of_one(tmp_path: Path) -> 
     assert np.array_equal(result(shared), expected_rows)
     again = list(run_job(shared))
     assert [step.gap for step in again] == [step["gap"] for step in steps]
+
+
+def test_processes_without_a_common_disk_leave_the_result_in_their_last_checkpoint(tmp_path: Path) -> None:
+    alone, together = write_job(tmp_path / "alone"), write_job(tmp_path / "together", seconds=3600, together=True)
+    expected = list(run_job(alone))
+    done = subprocess.run(
+        command(2, tmp_path / "together"), cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not result(together).any(), "nothing was written to a file that others would have to see"
+    checkpoint = open_checkpoints(together).newest()
+    assert checkpoint is not None
+    steps = collect_rows(checkpoint, Path(together.result))
+    assert [step["epoch"] for step in steps] == [step.epoch for step in expected]
+    np.testing.assert_allclose(result(together), result(alone), atol=2e-5)
+
+
+def test_rows_of_a_checkpoint_lie_in_files_of_limited_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints_module, "FILE_BYTES", 100 * DIMENSION * 4)
+    job = write_job(tmp_path)
+    expected = list(run_job(job))
+    checkpoint, rows = open_checkpoints(job).newest(), result(job)
+    assert checkpoint is not None
+    assert len(checkpoint.names("rows-")) == 4
+    assert collect_rows(checkpoint, Path(job.result)) == [asdict(step) for step in expected]
+    assert np.array_equal(result(job), rows)
