@@ -229,9 +229,9 @@ def build_optimizer(
     if config.optimizer == "adamw":
         return AdamW(learned, fused=on_gpu or None, **settings)
     optimizer = SGD(learned, momentum=config.momentum, fused=True, **settings)
-    if on_gpu and config.momentum:
+    if config.momentum:
         for parameter in (each for group in optimizer.param_groups for each in group["params"]):
-            # a first step that is skipped would leave them unset
+            # else unset after a first step that is skipped, and where some parameters begin later than others
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
 
