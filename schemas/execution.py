@@ -55,6 +55,9 @@ class ExecutionConfig(Frozen):
     code_vector_memory: NonNegativeFloat | None = None
     """Gigabytes of a GPU's memory that the code vectors of all identities may take in training; those that need more
     stay in host memory, and the rows of a step are copied. null: a quarter of the GPU's memory."""
+    code_vector_precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Precision in which a GPU holds `frozen` and `mapped` code vectors: fp16 and bf16 take half the memory and round
+    their cosines, by about 1e-5 and 1e-4. `living` ones move by less than that in a step, and are always fp32."""
     process_timeout: PositiveFloat = 3600.0
     """Seconds that a process of separation or training waits for the others before it fails."""
     lost_after: PositiveFloat = 60.0

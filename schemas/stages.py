@@ -20,7 +20,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "ingestion": 2,
     "embedding": 2,
     "separation": 2,
-    "tokenization": 3,
+    "tokenization": 4,
     "training": 5,
     "evaluation": 6,
     "reporting": 8,

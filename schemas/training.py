@@ -392,6 +392,8 @@ class TrainingJob(Job):
     background_checkpoints: bool = False
     code_vector_memory: NonNegativeFloat | None = None
     """Gigabytes of device memory for all code vectors; None: a quarter of the device's."""
+    code_vector_precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """In which the device holds those that do not learn."""
     compile: bool
     gradient_checkpointing: bool
     start: TrainingStart | None = None

@@ -15,8 +15,8 @@ from gif_core.benchmarking.memory import watched_memory
 from gif_core.benchmarking.setting import Setting, code_dimension
 from gif_core.benchmarking.train import BareBackbone
 from gif_core.heads import Head, PairHead, build_head
-from gif_core.runtime import device_memory, to_device
-from gif_core.training.trainer import SHARE_FOR_VECTORS, build_optimizer, common_parameters
+from gif_core.runtime import to_device
+from gif_core.training.trainer import build_optimizer, common_parameters, hold_rows
 from schemas.benchmarks import BenchmarkResult
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
@@ -63,9 +63,8 @@ class HeadSteps:
     def __init__(self, head: Head, config: TrainingConfig, dim: int, setting: Setting) -> None:
         """Give the head its optimizer and its place for rows."""
         self.head, self.setting, self.shape, self.clock = head, setting, (config.batch_size, dim), Clock(setting.device)
-        given = setting.config.execution.code_vector_memory
-        share = SHARE_FOR_VECTORS * device_memory(setting.device)
-        head.hold_rows(setting.device, share if given is None else given * 1e9)
+        execution = setting.config.execution
+        hold_rows(head, setting.device, execution.code_vector_memory, execution.code_vector_precision)
         self.optimizer = build_optimizer(common_parameters(head), config)
         head.attach(self.optimizer)
         rows = head.row_optimizer()

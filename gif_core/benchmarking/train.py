@@ -155,6 +155,7 @@ def _begin(setting: Setting, faces: Faces, config: TrainingConfig, dim: int) -> 
         gradient_checkpointing=execution.gradient_checkpointing,
         compile=execution.compile,
         code_vector_memory=execution.code_vector_memory,
+        code_vector_precision=execution.code_vector_precision,
     )
 
 

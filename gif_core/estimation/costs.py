@@ -193,7 +193,7 @@ def training_memory(case: Case) -> float:
     shape = code_shape(count, case.config.tokenization)
     head = size_of_head(given, count, shape, case.dim).step_bytes(given)
     head = head if given.head == "gif" else head // machine.devices
-    return weights + activations + head + (case.vectors if vectors_fit(case) else 0.0)
+    return weights + activations + head + (held_vectors(case) if vectors_fit(case) else 0.0)
 
 
 def vectors_fit(case: Case) -> bool:
@@ -201,7 +201,13 @@ def vectors_fit(case: Case) -> bool:
     sheet, given = case.machine.sheet, case.config.execution.code_vector_memory
     if case.config.training.head != "gif" or sheet is None:
         return False
-    return case.vectors <= (VECTOR_SHARE * sheet.memory if given is None else given * 1e9)
+    return held_vectors(case) <= (VECTOR_SHARE * sheet.memory if given is None else given * 1e9)
+
+
+def held_vectors(case: Case) -> float:
+    """Bytes of the code vectors of all identities on a GPU; only constant ones may be of half precision."""
+    living = case.config.training.code_vectors == "living"
+    return case.vectors * (1.0 if living or case.config.execution.code_vector_precision == "fp32" else 0.5)
 
 
 def cost_of_evaluation(case: Case) -> StageCost:

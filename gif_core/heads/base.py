@@ -66,10 +66,10 @@ class Head(nn.Module):
         """The optimizer of rows that the head moves itself, whose parameters are not for the trainer's optimizer."""
         return None
 
-    def hold_rows(self, device: torch.device, memory: float) -> None:
+    def hold_rows(self, device: torch.device, memory: float, precision: torch.dtype = torch.float32) -> None:
         """Keep on the device what has a row per identity and else stays on the host, if it fits `memory` bytes.
 
-        Called once, after the head has moved to the device.
+        Rows that do not learn are held in this precision. Called once, after the head has moved to the device.
         """
 
     def prepare_step(self, labels_B: Tensor, step: int) -> None:

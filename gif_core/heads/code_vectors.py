@@ -20,6 +20,8 @@ from torch.optim import Optimizer
 from gif_core.heads.rows_ahead import RowsAhead
 from gif_core.runtime import runs_behind, to_device
 
+BLOCK: Final = 65536
+"""Rows that are copied to a device at a time."""
 SMALLEST: Final = 1e-12
 """Lower bound of the norms that divide."""
 
@@ -36,14 +38,20 @@ class FrozenVectors(nn.Module):
         self._read_SD = torch.empty(0, vectors_MD.shape[1])
         self._held_MD: Tensor | None = None
 
-    def hold(self, device: torch.device, memory: float) -> None:
-        """Copy all vectors to a GPU if they fit `memory` bytes, else read ahead; on a CPU they stay where they are."""
+    def hold(self, device: torch.device, memory: float, precision: torch.dtype = torch.float32) -> None:
+        """Copy all vectors to a GPU if they fit `memory` bytes in this precision, else read ahead.
+
+        On a CPU they stay where they are.
+        """
         if not runs_behind(device):
             return
-        if 4 * self.vectors_MD.size > memory:
+        if precision.itemsize * self.vectors_MD.size > memory:
             self.read_ahead(device)
         else:
-            self._held_MD = torch.from_numpy(np.array(self.vectors_MD, np.float32)).to(device)
+            self._held_MD = torch.empty(self.vectors_MD.shape, dtype=precision, device=device)
+            for start in range(0, len(self.vectors_MD), BLOCK):
+                block_MD = np.array(self.vectors_MD[start : start + BLOCK], np.float32)
+                self._held_MD[start : start + BLOCK] = torch.from_numpy(block_MD).to(device)
 
     def read_ahead(self, device: torch.device) -> None:
         """Read the rows of a step in a thread, during the step before."""
@@ -61,7 +69,7 @@ class FrozenVectors(nn.Module):
     def read(self, labels_B: Tensor, device: torch.device) -> Tensor:
         """The vectors of these identities."""
         if self._held_MD is not None:
-            return self._held_MD[to_device(labels_B, device)]
+            return self._held_MD[to_device(labels_B, device)].float()
         return to_device(self._read_host(labels_B.numpy()), device)
 
     def _read_host(self, labels_B: NDArray[np.int64]) -> Tensor:
@@ -110,8 +118,11 @@ class LivingVectors(FrozenVectors):
         """The rows in use, with gradients."""
         return self.sampled_SD
 
-    def hold(self, device: torch.device, memory: float) -> None:
-        """Move all rows and their state to a GPU if they fit `memory` bytes, else read ahead."""
+    def hold(self, device: torch.device, memory: float, precision: torch.dtype = torch.float32) -> None:
+        """Move all rows and their state to a GPU if they fit `memory` bytes, else read ahead.
+
+        They learn by steps that half of the precision would lose, so they are fp32 whatever `precision` is.
+        """
         if not runs_behind(device):
             return
         if self.weight_MD.nbytes + self.squares_M.nbytes > memory:

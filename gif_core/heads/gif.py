@@ -71,9 +71,9 @@ class GifHead(TokenHeads, Head):
         """The optimizer of the code vectors that learn."""
         return self.vectors.optimizer if isinstance(self.vectors, LivingVectors) else None
 
-    def hold_rows(self, device: torch.device, memory: float) -> None:
+    def hold_rows(self, device: torch.device, memory: float, precision: torch.dtype = torch.float32) -> None:
         """Keep all code vectors on the device if they fit."""
-        self.vectors.hold(device, memory)
+        self.vectors.hold(device, memory, precision)
 
     def prepare_step(self, labels_B: Tensor, step: int) -> None:
         """Begin to read the rows of a step, if they are not on the device."""

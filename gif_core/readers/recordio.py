@@ -23,7 +23,8 @@ from gif_core.images import ImageBlock, SourceFile, gather
 from gif_core.readers.base import Fault
 from gif_core.readers.files import Blob
 from gif_core.readers.packed import PackedListing, PackedReader
-from gif_core.readers.recordio_framing import DATA, Damage, Records, find_records, join_parts
+from gif_core.readers.recordio_framing import DATA, Damage, Records, join_parts
+from gif_core.readers.recordio_scan import find_records
 from schemas.ingestion import RecordIOSource
 
 logger = logging.getLogger(__name__)

@@ -45,6 +45,11 @@ class Records:
         """Whether each record has several labels and no image."""
         return np.asarray((self.flag_K >= 2) & (self.size_K == 8 + DATA + 4 * self.flag_K), bool)
 
+    @property
+    def end(self) -> int:
+        """Where the next record may begin."""
+        return _aligned(int(self.start_K[-1] + self.size_K[-1]))
+
     def where(self, chosen_K: NDArray[np.bool_]) -> "Records":
         """The chosen records."""
         return Records(*(column_K[chosen_K] for column_K in vars(self).values()))
@@ -66,27 +71,15 @@ class BrokenRecordError(ValueError):
         self.resume = resume
 
 
-def find_records(blob: Blob) -> tuple[Records, list[Damage]]:
-    """All records of a file, and its damaged ranges."""
-    records, damages = [_make_records()], []
-    for found in scan_records(blob):
-        if isinstance(found, Damage):
-            damages.append(found)
-        else:
-            records.append(found)
-    columns = zip(*(vars(some).values() for some in records), strict=True)
-    return Records(*map(np.concatenate, columns)), damages
-
-
-def scan_records(blob: Blob) -> Iterator[Records | Damage]:
-    """All records in order, in groups of adjacent regular records, and damaged ranges.
+def scan_records(blob: Blob, start: int = 0, stop: int | None = None) -> Iterator[Records | Damage]:
+    """Records from `start` on in order, in groups of adjacent regular records, and damaged ranges, until `stop`.
 
     After damage the scan resumes at the next magic. It is linear in the file's size: parts of a split record that were
     followed are not scanned again.
     """
-    window, position, reach = RecordWindow(blob), 0, 0
+    window, position, reach = RecordWindow(blob), start, 0
     damage: Damage | None = None
-    while position < blob.size:
+    while position < (blob.size if stop is None else stop):
         try:
             records = _regular_records(window, position, reach) or _record_at(window, position)
         except BrokenRecordError as error:
@@ -98,8 +91,7 @@ def scan_records(blob: Blob) -> Iterator[Records | Damage]:
             yield damage
             damage = None
         yield records
-        end = _aligned(int(records.start_K[-1] + records.size_K[-1]))
-        position, reach = end, 2 * (end - position)
+        position, reach = records.end, 2 * (records.end - position)
     if damage:
         yield damage
 
@@ -171,7 +163,7 @@ def _regular_records(window: Window, position: int, reach: int) -> Records | Non
         return None
     place_K, flag_K = place_K[:count], flag_K[:count]
     label_K = words.view("<f4")[np.where(flag_K > 0, place_K + 2 + DATA // 4, place_K + 3)]
-    return _make_records(position + 4 * place_K, 8 + length_K[:count], flag_K, label_K)
+    return make_records(position + 4 * place_K, 8 + length_K[:count], flag_K, label_K)
 
 
 def join_parts(content: bytes) -> bytes:
@@ -203,7 +195,7 @@ def _record_at(window: Window, position: int) -> Records:
         raise BrokenRecordError(f"too large: a record of {length} bytes", resume)
     flag, label = _flag_and_label(window.peek(position + 8, DATA + 4), length, resume)
     _check_length(window, position, position + 8 + length)
-    return _make_records(position, 8 + length, flag, label)
+    return make_records(position, 8 + length, flag, label)
 
 
 def _check_length(window: Window, position: int, end: int) -> None:
@@ -230,7 +222,7 @@ def _split_record_at(window: Window, position: int, end: int) -> Records:
             raise BrokenRecordError(f"too large: a record of more than {LARGEST_IMAGE} bytes", resume)
     data = join_parts(window.read(position, end - position))
     flag, label = _flag_and_label(data, len(data), resume)
-    return _make_records(position, end - position, flag, label, split=True)
+    return make_records(position, end - position, flag, label, split=True)
 
 
 def _flag_and_label(data: bytes, length: int, resume: int) -> tuple[int, float]:
@@ -243,9 +235,10 @@ def _flag_and_label(data: bytes, length: int, resume: int) -> tuple[int, float]:
     return flag, struct.unpack_from("<f", data, DATA)[0] if flag else label
 
 
-def _make_records(
+def make_records(
     start: ArrayLike = (), size: ArrayLike = (), flag: ArrayLike = (), label: ArrayLike = (), *, split: bool = False
 ) -> Records:
+    """Records of single values, or of columns."""
     start_K, size_K = np.atleast_1d(np.asarray(start, np.int64)), np.atleast_1d(np.asarray(size, np.int32))
     flag_K, label_K = np.atleast_1d(np.asarray(flag, np.int32)), np.atleast_1d(np.asarray(label, np.float32))
     return Records(start_K, size_K, flag_K, label_K, np.full(len(start_K), split))

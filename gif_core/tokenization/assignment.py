@@ -8,16 +8,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
+from gif_core.tokenization.prices import clearing_prices
+
 Floats = npt.NDArray[np.floating]
 Integers = npt.NDArray[np.int64]
 
-SWEEPS = 200
-"""Maximum number of price sweeps; the repair settles what is left."""
 FEW_ROWS = 256
 """Up to this many rows every seat is a column of its own, and `linear_sum_assignment` finds the optimum."""
-_MANY_ROWS, _STRIDE = 4096, 7
 _FINE, _COARSE = 1e-8, 1e-4
-_MANY_MOVES, _STALLED = 16, 1e-7
+_MANY_MOVES = 16
 
 
 def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
@@ -38,7 +37,7 @@ def assign_bounded(similarity_NK: Floats, *, capacity: int) -> Integers:
     if num_rows <= FEW_ROWS:
         return _assign_seats(similarity_NK, min(capacity, num_rows))
     similarity_KN = np.ascontiguousarray(similarity_NK.T)
-    price_K = _settle_prices(similarity_KN, capacity).astype(similarity_KN.dtype)
+    price_K = clearing_prices(similarity_KN, capacity).astype(similarity_KN.dtype)
     # For any prices these labels are optimal for the cluster sizes they produce, which is what the repair requires.
     return _Repair(similarity_KN, (similarity_KN - price_K[:, None]).argmax(axis=0), capacity).run()
 
@@ -58,51 +57,6 @@ def refuse_not_finite(values: Floats, name: str, first_row: int = 0) -> None:
     bad = ~np.isfinite(values).all(axis=1)
     if bad.any():
         raise ValueError(f"the {name} of row {first_row + int(bad.argmax())} are not finite")
-
-
-def _settle_prices(similarity_KN: Floats, capacity: int) -> Floats:
-    """Find prices at which few rows prefer an overfull cluster: coordinate descent on the dual.
-
-    With the other prices fixed, the price of a cluster is where exactly `capacity` rows prefer it, and 0 if fewer do.
-    For many rows the prices start from those of a subset, for which a sweep is cheap.
-    """
-    num_clusters, num_rows = similarity_KN.shape
-    price_K: Floats = np.zeros(num_clusters)
-    if num_rows > _MANY_ROWS:
-        some_KN = np.ascontiguousarray(similarity_KN[:, ::_STRIDE])
-        price_K = _settle_prices(some_KN, -(-capacity * some_KN.shape[1] // num_rows))
-    least = float(np.finfo(np.float64).max)
-    for _ in range(SWEEPS if num_rows <= _MANY_ROWS else SWEEPS // 8):
-        value_KN = similarity_KN - price_K[:, None].astype(similarity_KN.dtype)
-        choice_N = value_KN.argmax(axis=0)
-        size_K = np.bincount(choice_N, minlength=num_clusters)
-        # An overfull cluster is an error at any price; a free seat is one only where the price is positive.
-        wrong = np.where(price_K > 0, np.abs(size_K - capacity), np.maximum(size_K - capacity, 0)).sum()
-        dual = value_KN[choice_N, np.arange(num_rows)].sum(dtype=np.float64) + capacity * price_K.sum()
-        if wrong <= num_clusters or dual > least - _STALLED * abs(least):
-            break
-        least = dual
-        _sweep(similarity_KN, value_KN, price_K, capacity)
-    return price_K
-
-
-def _sweep(similarity_KN: Floats, value_KN: Floats, price_K: Floats, capacity: int) -> None:
-    """Set the clearing price of every cluster once, in turn; `price_K` is changed in place."""
-    rival_KN = np.full_like(value_KN, -np.inf)
-    np.maximum.accumulate(value_KN[:0:-1], axis=0, out=rival_KN[-2::-1])
-    earlier_N = np.full_like(value_KN[0], -np.inf)
-    for k, row_N in enumerate(similarity_KN):
-        price_K[k] = _clearing_price(row_N - np.maximum(earlier_N, rival_KN[k]), capacity)
-        np.maximum(earlier_N, row_N - price_K[k].astype(row_N.dtype), out=earlier_N)
-
-
-def _clearing_price(margin_N: Floats, capacity: int) -> float:
-    """Return the price between the last row that keeps its seat and the first that loses it, at least 0."""
-    cut = len(margin_N) - capacity
-    if cut <= 0:
-        return 0.0
-    margin_N.partition((cut - 1, cut))
-    return max(0.0, float(margin_N[cut - 1] + margin_N[cut]) / 2)
 
 
 class _Repair:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from gif_core.tokenization.assignment import assign_bounded, refuse_not_finite
 from gif_core.tokenization.codes import Codes, CodeShape, Rows, Vectors
-from gif_core.tokenization.kmeans import bounded_kmeans
+from gif_core.tokenization.kmeans import bounded_clusters
 
 _BLOCK = 8192
 
@@ -81,13 +81,15 @@ class _Splitter:
         capacity, most = self.shape.capacity(level + 1), self.points_per_centroid * self.shape.vocab_size
         sample = rows if len(rows) <= most else rows[np.sort(rng.choice(len(rows), most, replace=False))]
         sample_ND = _take(self.vectors_ND, sample)
-        centroids_KD = bounded_kmeans(
+        centroids_KD, settled_N = bounded_clusters(
             sample_ND,
             self.shape.vocab_size,
             capacity=-(-capacity * len(sample) // len(rows)),
             iterations=self.iterations,
             seed=int(rng.integers(2**31)),
         )
+        if sample is rows and settled_N is not None:
+            return settled_N
         similarity_NK = sample_ND @ centroids_KD.T if sample is rows else self._compare(rows, centroids_KD)
         return assign_bounded(similarity_NK, capacity=capacity)
 

@@ -62,7 +62,14 @@ def spherical_kmeans(
 
 
 def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iterations: int, seed: int) -> Centroids:
-    """Return unit centroids of clusters of at most `capacity` rows (the bound below Eq. 6).
+    """Return unit centroids of clusters of at most `capacity` rows (the bound below Eq. 6)."""
+    return bounded_clusters(vectors_ND, num_clusters, capacity=capacity, iterations=iterations, seed=seed)[0]
+
+
+def bounded_clusters(
+    vectors_ND: Floats, num_clusters: int, *, capacity: int, iterations: int, seed: int
+) -> tuple[Centroids, Integers | None]:
+    """Return unit centroids of clusters of at most `capacity` rows, and the clusters of the rows if they have settled.
 
     Plain k-means locates the clusters; the final rounds assign within the bound and recompute the means. When the
     bound is not active these are rounds of plain k-means. For many rows, several starts are tried on a sample first,
@@ -80,9 +87,9 @@ def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iter
     for _ in range(rounds):
         labels_N = assign_bounded(vectors_ND @ centroids_KD.T, capacity=capacity)
         if before_N is not None and np.array_equal(labels_N, before_N):
-            break
+            return centroids_KD, labels_N
         centroids_KD, before_N = mean_directions(vectors_ND, labels_N, centroids_KD), labels_N
-    return centroids_KD
+    return centroids_KD, None
 
 
 def _choose_start(vectors_ND: Floats, num_clusters: int, rng: np.random.Generator) -> Centroids:

@@ -30,6 +30,7 @@ def describe_job(config: RunConfig, inputs: Inputs, draft: Draft) -> TrainingJob
         process_timeout=execution.process_timeout,
         lost_after=execution.lost_after,
         code_vector_memory=execution.code_vector_memory,
+        code_vector_precision=execution.code_vector_precision,
         workers=max(1, execution.workers // count_processes(execution)),
         shards=_paths(faces, "identities-"),
         held_out=_paths(faces, "held_out-"),

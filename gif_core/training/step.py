@@ -5,7 +5,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -29,7 +29,12 @@ from schemas.training import TrainingConfig
 
 CHANCE: Final = 508
 """The second part of the seed of what is random in the network, such as dropped paths."""
-PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+Precision = Literal["fp32", "bf16", "fp16"]
+PRECISIONS: Final[dict[Precision, torch.dtype]] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 class TrainingDivergedError(GifError, RuntimeError):

@@ -62,6 +62,7 @@ def prepare(job: TrainingJob, group: ProcessGroup) -> Training:
         gradient_checkpointing=job.gradient_checkpointing,
         compile=job.compile,
         code_vector_memory=job.code_vector_memory,
+        code_vector_precision=job.code_vector_precision,
     )
     if job.teacher:
         training.teacher = open_teacher(job.teacher, vectors_ND.shape[1], group.device)

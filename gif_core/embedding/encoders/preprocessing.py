@@ -4,7 +4,7 @@ The transforms of the libraries process one Pillow image at a time. This does th
 antialiased bicubic filter equals that of Pillow.
 """
 
-# Shapes: B images in a batch, H height, W width, C channels.
+# Shapes: B images in a batch, H height, W width, C channels, R numbers in a row of pixels.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,9 +31,16 @@ class Preprocessing:
     def __call__(self, images_BHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
         """Return normalised images [B, C, size, size] on the device; they are transferred as bytes."""
         images_BCHW = torch.from_numpy(images_BHWC).to(device, non_blocking=True).permute(0, 3, 1, 2)
-        images_BCHW = self._crop(self._resize(images_BCHW)).float()
-        mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (self.mean, self.std))
-        return (images_BCHW - 255 * mean) / (255 * std)
+        return self._normalise(self._crop(self._resize(images_BCHW)))
+
+    def _normalise(self, images_BCHW: Tensor) -> Tensor:
+        """Work on whole rows of pixels, whose channels are adjacent: a CPU is slow with three numbers at a time."""
+        rows_BHR = images_BCHW.permute(0, 2, 3, 1).float().flatten(2)
+        mean_R, std_R = (
+            torch.tensor(values, device=images_BCHW.device).repeat(self.size) for values in (self.mean, self.std)
+        )
+        normal_BHR = rows_BHR.sub_(255 * mean_R).div_(255 * std_R)
+        return normal_BHR.view(-1, self.size, self.size, 3).permute(0, 3, 1, 2)
 
     def _resize(self, images_BCHW: Tensor) -> Tensor:
         """Resize and round to bytes, as Pillow does; a CPU resizes bytes faster than floats, a GPU only floats."""

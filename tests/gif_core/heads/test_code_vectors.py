@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gif_core.heads import Head, build_head
-from gif_core.heads.code_vectors import LivingVectors
+from gif_core.heads import Head, build_head, code_vectors
+from gif_core.heads.code_vectors import FrozenVectors, LivingVectors
 from gif_core.heads.gif import GifHead, draw_identities
 from gif_core.runtime import create_matrix, map_matrix
 from schemas.training import TrainingConfig
@@ -162,3 +162,60 @@ def learn(head: Head, features: torch.Tensor, labels: torch.Tensor, step: int, *
         optimizer.step()
     head.end_step()
     return loss.item()
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device that holds all rows as a GPU does; it computes on the CPU."""
+    monkeypatch.setattr(code_vectors, "runs_behind", lambda _: True)
+    return torch.device("cpu")
+
+
+@pytest.mark.parametrize(("precision", "apart"), [(torch.float16, 5e-5), (torch.bfloat16, 4e-4)])
+def test_half_precision_takes_half_the_memory_and_rounds_cosines(
+    on_a_gpu: torch.device, precision: torch.dtype, apart: float
+) -> None:
+    vectors = np.random.default_rng(0).normal(size=(100_000, 64)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    frozen, labels = FrozenVectors(vectors), torch.arange(0, len(vectors), 7)
+    frozen.hold(on_a_gpu, memory=vectors.nbytes / 2, precision=precision)
+    assert frozen._held_MD is not None
+    assert frozen._held_MD.nbytes == vectors.nbytes / 2
+    read = frozen.read(labels, on_a_gpu)
+    assert read.dtype == torch.float32
+    exact = torch.from_numpy(vectors)[labels]
+    direction = F.normalize(exact[:50] + exact[50:100], dim=1)
+    assert 0 < (direction @ read.T - direction @ exact.T).abs().mean() < apart
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float16, torch.bfloat16])
+def test_vectors_that_do_not_fit_in_their_precision_are_read_ahead(
+    on_a_gpu: torch.device, precision: torch.dtype
+) -> None:
+    frozen = FrozenVectors(make_code_vectors())
+    frozen.hold(on_a_gpu, memory=precision.itemsize * make_code_vectors().size - 1, precision=precision)
+    assert frozen._held_MD is None
+    assert frozen.ahead is not None
+
+
+def test_vectors_that_learn_are_held_in_full_precision(on_a_gpu: torch.device) -> None:
+    head = make_living()
+    head.hold_rows(on_a_gpu, 1e9, torch.float16)
+    assert head.vectors.ahead is None
+    assert head.state_dict()["vectors.weight_MD"].dtype == torch.float32
+    assert np.array_equal(rows(head), make_code_vectors())
+
+
+def test_the_loss_of_vectors_in_half_precision_is_that_of_all_precision_but_for_rounding(
+    on_a_gpu: torch.device,
+) -> None:
+    config, (features, labels) = LIVING.model_copy(update={"code_vectors": "mapped"}), make_batch()
+    losses = {}
+    for precision in (torch.float32, torch.float16, torch.bfloat16):
+        head = build_head(config, make_codes(), make_code_vectors())
+        head.hold_rows(on_a_gpu, 1e9, precision)
+        head.begin_step(labels, 0)
+        losses[precision] = head(features, labels).loss.item()
+    assert losses[torch.float16] == pytest.approx(losses[torch.float32], rel=1e-3)
+    assert losses[torch.bfloat16] == pytest.approx(losses[torch.float32], rel=1e-2)
+    assert len(set(losses.values())) == 3

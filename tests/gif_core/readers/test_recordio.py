@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gif_core.readers import RecordIOReader, files, open_reader, packed
-from gif_core.readers.files import Blob
+from gif_core.readers import RecordIOReader, files, open_reader, packed, recordio_scan
+from gif_core.readers.files import Blob, find_blobs
 from schemas.ingestion import RecordIOSource
 
 MAGIC = bytes.fromhex("0a23d7ce")
@@ -112,6 +112,27 @@ def test_a_block_holds_what_is_read_one_by_one(
         block = reader.read_block(np.array(records, np.int64))
         assert list(reader.read(np.array(records, np.int64))) == [sound[record] for record in records]
     assert block.images() == [sound[record] for record in records]
+
+
+@settings(max_examples=200)
+@given(stream=streams, damage=st.lists(st.tuples(st.floats(0, 1), pieces), max_size=3), window=windows)
+def test_pieces_of_a_file_are_scanned_at_once_with_the_result_of_one_scan(
+    keep_in_memory: Keep, stream: list[tuple[Any, bytes, int]], damage: list[tuple[float, bytes]], window: int
+) -> None:
+    content = b"".join(frame(pack(label, image, key)) for label, image, key in stream)
+    for place, bad in damage:
+        at = int(place * len(content))
+        content = content[:at] + bad + content[at + len(bad) :]
+    (blob,) = find_blobs(keep_in_memory({"train.rec": content}), ".rec", "RecordIO files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "WINDOW", window)
+        found, damages = recordio_scan.find_records(blob)
+        patch.setattr(recordio_scan, "SMALLEST_PIECE", 1)
+        patch.setattr(os, "cpu_count", lambda: 4)
+        in_pieces, damages_of_pieces = recordio_scan.find_records(blob)
+    assert damages_of_pieces == damages
+    for name, column in vars(found).items():
+        assert np.array_equal(getattr(in_pieces, name), column, equal_nan=column.dtype.kind == "f"), name
 
 
 @settings(max_examples=200)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim import SGD
 
 from gif_core.images import Faces
 from gif_core.runtime import ProcessGroup
@@ -330,6 +331,19 @@ def test_all_that_is_learned_has_the_same_weight_decay() -> None:
     (group,) = build_optimizer(list(model.parameters()), make_config(weight_decay=0.01)).param_groups
     assert group["weight_decay"] == 0.01
     assert len(group["params"]) == 4
+
+
+@pytest.mark.parametrize("head", ["gif", "partial_fc"])
+def test_fused_sgd_gives_the_bits_of_plain_sgd(faces: Faces, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of weights in channels-last order, whose gradients have the same order."""
+    config = make_config(head=head, weight_decay=0.1, momentum=0.8)
+    fused = run(faces, config).state
+    assert fused.optimizer.defaults["fused"]
+    monkeypatch.setattr(module, "SGD", lambda learned, fused, **settings: SGD(learned, **settings))
+    plain = run(faces, config).state
+    assert not plain.optimizer.defaults["fused"]
+    for name, weights in plain.model.state_dict().items():
+        assert torch.equal(weights, fused.model.state_dict()[name]), name
 
 
 def test_labels_beyond_the_codes_are_refused(make_faces: Callable[..., Faces]) -> None:
