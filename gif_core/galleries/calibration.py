@@ -3,16 +3,18 @@
 # Shapes: U images of unknown identities, N identities, D dimensions.
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.galleries.index import search
+from gif_core.galleries.index import Index
 from gif_core.recognition import calibrate_threshold
 from schemas.galleries import GalleryThreshold
 
 FPIR: Final = 0.01
+ROUNDING: Final = 1e-6
+"""What the cosine of two vectors may differ by between ways of computing it."""
 MOST_UNKNOWN: Final = 1000
 """Images of held-out identities that are embedded for a calibration."""
 ROUNDING: Final = 1e-6
@@ -28,9 +30,9 @@ class UnknownFaces:
     origin: str
 
 
-def calibrate_gallery(index: Any, unknown: UnknownFaces, fpir: float = FPIR) -> GalleryThreshold:
+def calibrate_gallery(index: Index, unknown: UnknownFaces, fpir: float = FPIR) -> GalleryThreshold:
     """The lowest cosine that at most a share `fpir` of the unknown faces reach with any identity of the gallery."""
-    best_U = search(index, unknown.features_UD, 1)[0][:, 0]
+    best_U = index.search(unknown.features_UD, 1)[0][:, 0]
     return GalleryThreshold(
         cosine=calibrate_threshold(best_U, fpir) + ROUNDING,
         fpir=fpir,
