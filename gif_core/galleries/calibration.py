@@ -13,8 +13,6 @@ from gif_core.recognition import calibrate_threshold
 from schemas.galleries import GalleryThreshold
 
 FPIR: Final = 0.01
-ROUNDING: Final = 1e-6
-"""What the cosine of two vectors may differ by between ways of computing it."""
 MOST_UNKNOWN: Final = 1000
 """Images of held-out identities that are embedded for a calibration."""
 ROUNDING: Final = 1e-6

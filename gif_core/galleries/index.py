@@ -102,7 +102,8 @@ def _nearest(cosines_BN: Floats, top: int) -> Rows:
     if cosines_BN.shape[1] <= top:
         return np.broadcast_to(np.arange(cosines_BN.shape[1]), cosines_BN.shape)
     if top == 1:
-        return cosines_BN.argmax(axis=1, keepdims=True)
+        highest_B1: Rows = cosines_BN.argmax(axis=1, keepdims=True)
+        return highest_B1
     return np.argpartition(cosines_BN, -top, axis=1)[:, -top:]
 
 

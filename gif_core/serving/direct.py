@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from gif_core.serving.guard import Receive, Send
@@ -44,12 +44,14 @@ class Direct:
         try:
             response = await route.answer(self.app.state.service, image, query)
         except Exception as error:
-            response = await self._explain(error)
+            response = await self._explain(Request(scope), error)
         await response(scope, receive, send)
 
-    async def _explain(self, error: Exception) -> Response:
+    async def _explain(self, request: Request, error: Exception) -> Response:
         """What FastAPI would answer; other errors are faults, which the guard reports."""
         for kind in type(error).__mro__[:-3]:
             if handler := self.app.exception_handlers.get(kind):
-                return await handler(None, error)  # type: ignore[no-any-return]
+                answer: Any = handler(request, error)
+                explained: Response = await answer
+                return explained
         raise error
