@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from gif_core.serving import listen
 from gif_core.synthetic import draw_jpeg
 
 BATCH = 8
@@ -108,7 +109,7 @@ def main() -> None:
     face = draw_jpeg(0, 1, 0)
     head = f"POST /embed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(face)}\r\n\r\n"
     cores = sorted(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listening:
+    with tempfile.TemporaryDirectory() as folder, listen("127.0.0.1", 0) as listening:
         make_store(Path(folder) / "store", given.backbone)
         here, there = multiprocessing.Pipe()
         arguments = (str(Path(folder) / "store"), cores[0], listening, there)

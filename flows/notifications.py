@@ -1,4 +1,4 @@
-"""Automations that tell someone: runs that failed or crashed, what retraining decided, and long silence."""
+"""Automations that tell someone: runs that failed, crashed or are late, what retraining decided, and long silence."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,18 +13,22 @@ from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
 from flows.deployment import FLOWS
 from schemas.errors import GifError
-from tasks.retraining import EVENT, RESOURCE
+from tasks.retraining import EVENT, NOTHING_NEW, RESOURCE
 
 TITLE: Final = "gif: tell about"
 """Beginning of the names of these automations."""
 DECISIONS: Final = ("first", "promoted", "kept")
 """Outcomes of retraining that are told; `kept` means that the challenger was refused."""
+STATES: Final = {
+    "Failed": "a run has failed",
+    "Crashed": "a run has crashed",
+    "Late": "a run is late: does a worker of the pool gif run?",
+}
 
 
-def ensure_notifications(block: str, weeks: int) -> list[str]:
+def ensure_notifications(block: str, silence: timedelta) -> list[str]:
     """Send what happens to a notification block, `TYPE/NAME`; automations of an earlier call are replaced."""
-    document = _find_block(block)
-    made = list(_automations(document, weeks))
+    made = list(_automations(_find_block(block), silence))
     with get_client(sync_client=True) as client:
         for automation in made:
             for old in client.read_automations_by_name(automation.name):
@@ -57,9 +61,9 @@ def _link() -> str:
     return f"{ui}/runs/flow-run/{{{{ flow_run.id }}}}"
 
 
-def _automations(block: UUID, weeks: int) -> Iterator[AutomationCore]:
+def _automations(block: UUID, silence: timedelta) -> Iterator[AutomationCore]:
     link = _link()
-    for state in ("Failed", "Crashed"):
+    for state, subject in STATES.items():
         trigger = EventTrigger(
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={"prefect.resource.role": "flow", "prefect.resource.name": FLOWS},
@@ -68,7 +72,7 @@ def _automations(block: UUID, weeks: int) -> Iterator[AutomationCore]:
             threshold=1,
         )
         body = f"{{{{ flow.name }}}}, run {{{{ flow_run.name }}}}: {{{{ flow_run.state.message }}}}\n{link}"
-        yield _automation(f"{state.lower()} runs", trigger, block, f"GIF: a run has {state.lower()}", body)
+        yield _automation(f"{state.lower()} runs", trigger, block, f"GIF: {subject}", body)
     for outcome in DECISIONS:
         trigger = EventTrigger(
             match={"prefect.resource.id": RESOURCE},
@@ -78,15 +82,26 @@ def _automations(block: UUID, weeks: int) -> Iterator[AutomationCore]:
         )
         body = f"{{{{ event.payload.text }}}}\n{link}"
         yield _automation(f"retraining: {outcome}", trigger, block, "GIF: {{ event.payload.message }}", body)
+    yield _silence(block, silence)
+
+
+def _silence(block: UUID, silence: timedelta) -> AutomationCore:
+    """No decision within this time of the last one, or of a run that found nothing new.
+
+    Without `after`, Prefect would count from a fixed grid of periods and tell up to two periods late.
+    """
+    decided = {EVENT.format(outcome) for outcome in DECISIONS}
     trigger = EventTrigger(
         match={"prefect.resource.id": RESOURCE},
-        expect={EVENT.format(outcome) for outcome in DECISIONS},
+        after={*decided, EVENT.format(NOTHING_NEW)},
+        expect=decided,
         posture=Posture.Proactive,
         threshold=1,
-        within=timedelta(weeks=weeks),
+        within=silence,
     )
-    body = f"Retraining has decided nothing for {weeks} weeks: no new data arrived, or it did not run."
-    yield _automation("silence", trigger, block, f"GIF: nothing new for {weeks} weeks", body)
+    period = f"{silence.days // 7} weeks" if silence.days >= 7 else f"{silence.total_seconds():g} seconds"
+    body = f"Retraining has decided nothing for {period}: no new data arrived, or it did not run."
+    return _automation("silence", trigger, block, f"GIF: nothing new for {period}", body)
 
 
 def _automation(what: str, trigger: EventTrigger, block: UUID, subject: str, body: str) -> AutomationCore:

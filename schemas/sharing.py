@@ -17,6 +17,10 @@ WEIGHTS_FILE: Final = "model.safetensors"
 CARD_FILE: Final = "README.md"
 """The model card, which may be edited."""
 UNKNOWN_LICENCE: Final = "unknown"
+LARGEST_RECORD: Final = 2**20
+"""Bytes of a record or a card, which has a few thousand."""
+LARGEST_WEIGHTS: Final = 8 * 2**30
+"""Bytes of the weights: 2 billion parameters, thirty times the largest backbone."""
 LICENCE_PATTERN: Final = r"^[\w.+-]{1,64}$"
 """An identifier such as mit or cc-by-nc-4.0."""
 
@@ -51,6 +55,19 @@ class SharedModel(Stored):
     lineage: dict[StageName, MadeFrom] = Field(default_factory=dict)
     """Keys and digests of the artifacts behind it, in the store it comes from."""
     files: tuple[StoredFile, ...]
+
+
+class Origin(Stored):
+    """Where a model was pulled from."""
+
+    repository: str
+    """Its id on the hub."""
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    """The commit that its branch or tag meant at that time."""
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.repository}, commit {self.commit}"
 
 
 class SharedSet(Stored):

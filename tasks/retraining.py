@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 ARTIFACT = "retraining"
 EVENT = "gif.retrain.{}"
 """Name of the event of an outcome, for automations."""
+NOTHING_NEW = "nothing_new"
+"""The outcome without a decision: the sources have not changed."""
 RESOURCE = "gif.retrain"
 
 

@@ -63,7 +63,9 @@ def restore_signals() -> None:
 
 
 @contextmanager
-def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], log: Path, folder: Path = PROJECT, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a process group of its own, which is always stopped."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -71,7 +73,7 @@ def running(command: list[str], log: Path, **environment: str) -> Iterator[subpr
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **QUIET, **environment},
-            cwd=PROJECT,
+            cwd=folder,
             start_new_session=True,
             preexec_fn=restore_signals,
         )

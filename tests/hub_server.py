@@ -21,6 +21,10 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repositories: dict[str, dict[str, bytes]] = {}
         self.private: dict[str, bool] = {}
+        self.said: dict[str, int] = {}
+        """Sizes of files that it states instead of the true ones."""
+        self.sent: list[str] = []
+        """Files that were downloaded."""
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -88,7 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in self.server.repositories:
             self._answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
             return
-        files = [{"rfilename": file} for file in self.server.repositories[name]]
+        files = [
+            {"rfilename": file, "size": self.server.said.get(file, len(content)), "blobId": _oid(content)}
+            for file, content in self.server.repositories[name].items()
+        ]
         self._answer(200, {"id": name, "sha": COMMIT, "siblings": files, "private": False, "tags": [], "downloads": 0})
 
     def _list(self, name: str) -> None:
@@ -101,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         if content is None:
             self._answer(404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
             return
+        if self.command == "GET":
+            self.server.sent.append(file)
         self._send(200, content, {"ETag": f'"{_oid(content)}"', "X-Repo-Commit": COMMIT})
 
     def _answer(self, status: int, about: Any, headers: dict[str, str] | None = None) -> None:

@@ -1,5 +1,6 @@
 """The wheel holds what the commands need, and runs in an environment of its own, from a folder that is not ours."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,9 +14,10 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from flows.cli.deploy import PACKAGES, check_folder
+from flows.work_folder import PACKAGES, check_folder, choose
 from gif_core.runtime import DISTRIBUTION
 from schemas.errors import GifError
+from tests.conftest import prefect_server_somewhere, running
 
 PROJECT = Path(__file__).parents[1]
 LAYERS = ("flows", "tasks", "gif_core", "schemas")
@@ -94,11 +96,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(program: Path, *arguments: str, folder: Path) -> str:
+def run(program: Path, *arguments: str, folder: Path, **environment: str) -> str:
     """What a program of the environment prints, in this folder, without the variables of the tests."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GIF_", "PREFECT_"))}
     done = subprocess.run(
-        [str(program), *arguments], cwd=folder, env=clean, capture_output=True, text=True, check=False
+        [str(program), *arguments], cwd=folder, env=clean | environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -106,7 +108,7 @@ def run(program: Path, *arguments: str, folder: Path) -> str:
 
 def test_deploying_from_a_folder_that_hides_our_packages_is_refused(folder: Path) -> None:
     assert PACKAGES == LAYERS
-    with pytest.raises(GifError, match="flows, tasks, gif_core, schemas; call this command in another folder"):
+    with pytest.raises(GifError, match="flows, tasks, gif_core, schemas; use another working folder for runs"):
         check_folder(folder)
     check_folder(PROJECT)
 
@@ -123,6 +125,47 @@ def test_the_installed_wheel_runs_the_pipeline_in_a_strange_folder(
     (folder / "tiny.yaml").write_text(yaml.safe_dump({**tiny_settings, "execution": execution}))
     run(installed / "gif", "run", "--config", "tiny.yaml", folder=folder)
     assert list((folder / "artifacts").rglob("report.html"))
+
+
+@pytest.mark.slow
+def test_a_worker_elsewhere_needs_neither_a_checkout_nor_the_folder_of_the_deployment(
+    installed: Path, tmp_path: Path, tiny_settings: dict[str, object]
+) -> None:
+    ours, elsewhere = tmp_path / "ours", tmp_path / "elsewhere"
+    ours.mkdir()
+    elsewhere.mkdir()
+    (tmp_path / "server").mkdir()
+    with prefect_server_somewhere(tmp_path / "server") as api:
+        run(installed / "gif", "deploy", folder=ours, PREFECT_API_URL=api)
+        shutil.rmtree(ours)
+        command = [str(installed / "python"), "-m", "prefect", "worker", "start", "--pool", "gif"]
+        told = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "GIF_FOLDER": str(elsewhere / "work")}
+        log = elsewhere / "worker.log"
+        with running(command, log, folder=elsewhere, **told):
+            asked = ("-p", f"config={json.dumps(tiny_settings)}", "-p", "only=ingestion", "--watch")
+            started = run(
+                installed / "python",
+                *("-m", "prefect", "deployment", "run", "gif/full-pipeline", *asked),
+                folder=elsewhere,
+                PREFECT_API_URL=api,
+            )
+    assert "Completed" in started, log.read_text()
+    assert list((elsewhere / "work" / "artifacts" / "ingestion").iterdir()), "the store of the settings, in GIF_FOLDER"
+
+
+def test_runs_work_in_the_folder_of_the_worker_or_of_the_deployment_or_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GIF_FOLDER", raising=False)
+    assert choose(str(tmp_path)) == tmp_path
+    assert choose(str(tmp_path / "missing")) == tmp_path / "home" / "gif"
+    monkeypatch.setenv("GIF_FOLDER", str(tmp_path / "given"))
+    assert choose(str(tmp_path)) == tmp_path / "given"
+    assert (tmp_path / "given").is_dir()
+    monkeypatch.setenv("GIF_FOLDER", "/proc/none")
+    with pytest.raises(GifError, match="set GIF_FOLDER in the environment of the worker"):
+        choose(str(tmp_path))
 
 
 def version() -> str:

@@ -39,6 +39,7 @@ FACTORIES = {
 VARIABLES = {
     "GIF_STORE": "Address of the store, for commands and configurations that name none.",
     "GIF_DATA": "Folder of datasets and evaluation sets, for configurations that name none.",
+    "GIF_FOLDER": "Folder in which the runs of a worker work (that of `gif deploy` if it is there, else `~/gif`).",
     "GIF_TOKEN": "The token that requests to `gif serve` must carry; needed unless it listens on loopback.",
     "GIF_STORE_PATIENCE": "Seconds to wait for a store that does not answer (300).",
     "GIF_S3_BLOCK": "Name of the Prefect Secret block that holds the credentials of object storage.",

@@ -74,6 +74,8 @@ def show(name: Name, store: Store) -> None:
         console.print(f"used {manifest.gpu_hours:.2f} GPU hours and at most {peak} of a GPU")
     if manifest.environment:
         console.print(f"made with {manifest.environment}", soft_wrap=True, highlight=False)
+    if pulled := manifest.settings.get("origin"):
+        console.print(f"pulled from {pulled['repository']}, commit {pulled['commit']}", soft_wrap=True, highlight=False)
     for stage, source in manifest.inputs.items():
         console.print(f"made from {stage}/{source.key[:12]}")
     files = Table("file", "size", "sha256", "path")

@@ -3,19 +3,22 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 import flows
 from flows.cli.environment import prepare
+from flows.work_folder import check_folder
 from schemas.errors import GifError
 
 POOL = "gif"
 DEPLOYMENTS = Path(flows.__file__).with_name("prefect.yaml")
-PACKAGES = ("flows", "tasks", "gif_core", "schemas")
 
 
 def deploy(
@@ -39,10 +42,11 @@ def deploy(
 
     Creates the work pool `gif`, the deployments of prefect.yaml, a limit of one training at a time, and the automation
     that marks runs as Crashed when their process is gone. Existing objects, which may have been edited, are kept; after
-    an upgrade, `--reset` updates the deployments. Workers run the flows of the package installed in their environment,
-    in the folder in which this command is called.
+    an upgrade, `--reset` updates the deployments. Workers run the flows of the package installed in their environment.
+    Runs work in the folder GIF_FOLDER of the worker, else in the one in which this command is called if the worker's
+    machine has it, else in ~/gif.
 
-    With --notify, failed and crashed runs and every decision of retraining (first, promoted, refused), with its
+    With --notify, failed, crashed and late runs and every decision of retraining (first, promoted, refused), with its
     metrics and a link, are sent to a notification block, and so is long silence.
 
     Examples:
@@ -67,21 +71,20 @@ def deploy(
     if notify is not None:
         from flows.notifications import ensure_notifications
 
-        print("\n".join(ensure_notifications(notify, silence)))
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder with packages of the same names: Prefect puts it first on the path and would import those."""
-    others = [name for name in PACKAGES if (folder / name).is_dir()]
-    if others and folder.resolve() != DEPLOYMENTS.parents[1].resolve():
-        raise GifError(
-            f"{folder} has folders that Prefect would import instead of the installed packages: {', '.join(others)}; "
-            "call this command in another folder, which becomes the working folder of runs"
-        )
+        print("\n".join(ensure_notifications(notify, timedelta(weeks=silence))))
 
 
 def _put(wanted: Sequence[str]) -> None:
     """Put these deployments on the server; with `-P` the current folder cannot hide the installed packages."""
     names = [part for name in wanted for part in ("--name", name)]
-    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(DEPLOYMENTS)]
-    subprocess.run([*command, *names], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / DEPLOYMENTS.name
+        file.write_text(describe(Path.cwd()), "utf-8")
+        command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(file)]
+        subprocess.run([*command, *names], check=True)
+
+
+def describe(folder: Path) -> str:
+    """prefect.yaml with the step that chooses the folder of a run on its worker, by default this one."""
+    step = {"flows.work_folder.enter": {"folder": str(folder)}}
+    return DEPLOYMENTS.read_text("utf-8") + "\n" + yaml.safe_dump({"pull": [step]})

@@ -24,8 +24,9 @@ def pull(
 ) -> None:
     """Take a model of `gif export hf` into the store, from a folder or from the Hugging Face hub.
 
-    The digests are checked, every tensor must fit, and no code of the source is run. The model embeds and verifies
-    faces, galleries can be enrolled with it, and a training can start from it.
+    Files on the hub that are too large are not downloaded. The digests are checked, every tensor must fit, and no code
+    of the source is run. The model embeds and verifies faces, galleries can be enrolled with it, and a training can
+    start from it.
 
     Examples:
       gif pull my-model
@@ -34,18 +35,20 @@ def pull(
     """
     from gif_core.sharing import download_folder, pull_folder, tag_for
 
-    folder = Path(source)
+    folder, origin = Path(source), None
     if not folder.is_dir():
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
             raise GifError(f"{source} is neither a folder nor a hub id such as owner/name")
-        folder = download_folder(source, revision)
+        folder, origin = download_folder(source, revision)
     elif revision is not None:
         raise GifError(f"--revision is for the hub, and {source} is a folder: remove it")
-    pulled = pull_folder(ArtifactStore(store), folder, tag or tag_for(source), replace=replace)
+    pulled = pull_folder(ArtifactStore(store), folder, tag or tag_for(source), replace=replace, origin=origin)
     shared = pulled.shared
     print(
         f"{pulled.ref}: {shared.backbone}, {shared.embedding_dim} dimensions, licence {shared.license}; digests match"
     )
+    if pulled.origin:
+        print(f"From {pulled.origin}")
     if not pulled.has_scores:
         print("It came without scores, so it has no threshold: it embeds faces, and galleries can be enrolled with it.")
     print(f"Use it with --model {pulled.tag}, or in a training with start_from: {pulled.ref.key}")

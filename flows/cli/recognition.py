@@ -185,7 +185,7 @@ def _search_gallery(
 
     if model is not None:
         raise ValueError(f"--model is not for --gallery: {name} is searched with the model it was enrolled with")
-    gallery = EnrolledGallery.open(store, name, device=device, index="flat")
+    gallery = EnrolledGallery.open(store, name, device=device, index="exact")
     note_model(gallery.recognizer.model, f"of the gallery {name}, version {gallery.version.number}")
     return gallery.recognizer, gallery.identify([each.face for each in given], top), gallery.describe()
 

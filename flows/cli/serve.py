@@ -68,9 +68,10 @@ def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    from gif_core.serving import listen
+
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
+        return listen(host, port)
     except OSError as error:
         raise GifError(f"--host {host} --port {port}: {error.strerror or error}; choose another") from error
 

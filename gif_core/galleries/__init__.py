@@ -8,7 +8,7 @@ templates    weighted sums of features per identity
 segments     files of templates
 calibration  the threshold between known and unknown for one gallery
 export       a gallery as a file
-index        exact search, or a graph (HNSW) above some size
+index        exact search; above some size among compressed templates first
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
-    "FLAT_LIMIT",
+    "EXACT_LIMIT",
     "Enrolled",
     "EnrolledGallery",
     "Refused",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gif_core.galleries.enrolment import Enrolled, Refused, enroll
     from gif_core.galleries.export import export_templates
     from gif_core.galleries.gallery import EnrolledGallery, read_newest
-    from gif_core.galleries.index import FLAT_LIMIT, build_index
+    from gif_core.galleries.index import EXACT_LIMIT, build_index
     from gif_core.galleries.removal import Removed, remove
 else:
     __getattr__ = lazy_imports(__name__)

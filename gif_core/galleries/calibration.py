@@ -3,12 +3,12 @@
 # Shapes: U images of unknown identities, N identities, D dimensions.
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gif_core.galleries.index import search
+from gif_core.galleries.index import Index
 from gif_core.recognition import calibrate_threshold
 from schemas.galleries import GalleryThreshold
 
@@ -28,9 +28,9 @@ class UnknownFaces:
     origin: str
 
 
-def calibrate_gallery(index: Any, unknown: UnknownFaces, fpir: float = FPIR) -> GalleryThreshold:
+def calibrate_gallery(index: Index, unknown: UnknownFaces, fpir: float = FPIR) -> GalleryThreshold:
     """The lowest cosine that at most a share `fpir` of the unknown faces reach with any identity of the gallery."""
-    best_U = search(index, unknown.features_UD, 1)[0][:, 0]
+    best_U = index.search(unknown.features_UD, 1)[0][:, 0]
     return GalleryThreshold(
         cosine=calibrate_threshold(best_U, fpir) + ROUNDING,
         fpir=fpir,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gif_core.artifacts import ArtifactStore, GalleryError, commit_version
 from gif_core.detection import AlignedFace, FaceMode, SeveralFacesError, only_face
 from gif_core.galleries.calibration import FPIR, MOST_UNKNOWN, UnknownFaces, calibrate_gallery
-from gif_core.galleries.index import build_index, search
+from gif_core.galleries.index import ExactIndex
 from gif_core.galleries.segments import read_templates, save_segment, segment_path
 from gif_core.galleries.templates import Templates, merge, normalize
 from gif_core.recognition import NotAnImageError, Recognizer, read_faces
@@ -182,23 +182,27 @@ class Enrolment:
     def _calibrate(self, templates: Templates) -> GalleryThreshold | None:
         if self.unknown is None or not len(templates):
             return None
-        return calibrate_gallery(build_index(templates.vectors_ND, "flat"), self.unknown, self.fpir)
+        return calibrate_gallery(ExactIndex(templates.sums_ND), self.unknown, self.fpir)
 
     def _leave_one_out(self) -> tuple[int, int]:
         """New images of identities with others, and those that miss the template without themselves."""
         place = {label: row for row, label in enumerate(self.all.labels)}
-        index, tested, missed = build_index(self.all.vectors_ND, "flat"), 0, 0
-        for row in np.flatnonzero(self.new).tolist():
-            own, feature_D = place[self.given.labels[row]], self.given.features_BD[row]
-            if len(self.all.digests[own]) < 2:
-                continue
-            rest_1D = self.all.sums_ND[[own]] - np.float32(self.given.weights[row]) * feature_D
-            cosine = float((normalize(rest_1D) @ feature_D)[0])
-            cosines_1K, rows_1K = search(index, feature_D[None], 2)
-            others = cosines_1K[0][rows_1K[0] != own]
-            tested += 1
-            missed += cosine < max(others.max(initial=-1.0), self.threshold.cosine if self.threshold else -1.0)
-        return tested, missed
+        new = [(row, place[self.given.labels[row]]) for row in np.flatnonzero(self.new).tolist()]
+        tested = [(row, own) for row, own in new if len(self.all.digests[own]) > 1]
+        index, missed = ExactIndex(self.all.sums_ND), 0
+        for start in range(0, len(tested), AT_ONCE):
+            rows_B, own_B = np.array(tested[start : start + AT_ONCE]).T
+            missed += self._count_missed(index, rows_B, own_B)
+        return len(tested), missed
+
+    def _count_missed(self, index: ExactIndex, rows_B: NDArray[np.int64], own_B: NDArray[np.int64]) -> int:
+        features_BD = self.given.features_BD[rows_B]
+        weights_B = np.array(self.given.weights, np.float32)[rows_B]
+        own_cosine_B = (normalize(self.all.sums_ND[own_B] - weights_B[:, None] * features_BD) * features_BD).sum(axis=1)
+        cosines_BK, rows_BK = index.search(features_BD, 2)
+        others_B = np.where(rows_BK == own_B[:, None], -1.0, cosines_BK).max(axis=1)
+        needed_B = np.maximum(others_B, self.threshold.cosine if self.threshold else -1.0)
+        return int((own_cosine_B < needed_B).sum())
 
 
 def _unknown_faces(recognizer: Recognizer, album: Album | None, faces: FaceMode) -> UnknownFaces | None:

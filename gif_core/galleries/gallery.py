@@ -3,14 +3,14 @@
 # Shapes: B images, K candidates, D dimensions.
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.artifacts import ArtifactStore, GalleryError, latest_version, list_galleries
 from gif_core.detection import FaceMode
-from gif_core.galleries.index import IndexKind, build_index, search
+from gif_core.galleries.index import IndexKind, build_index
 from gif_core.galleries.segments import ATTEMPTS, read_templates
 from gif_core.galleries.templates import Templates
 from gif_core.recognition import AnyImage, Candidate, Identified, Recognizer
@@ -30,7 +30,7 @@ class EnrolledGallery:
     ) -> None:
         """Take the templates of a version; `open` reads them from a store."""
         self.recognizer, self.version, self.labels = recognizer, version, templates.labels
-        self._index: Any = build_index(templates.vectors_ND, index)
+        self._index = build_index(templates.sums_ND, index)
 
     @classmethod
     def open(cls, store: ArtifactStore | str, name: str, *, device: str = "auto", index: IndexKind = "auto") -> Self:
@@ -40,11 +40,11 @@ class EnrolledGallery:
             store: The store, or its folder or URL.
             name: The gallery.
             device: Where the model runs.
-            index: `flat` compares with every template; `hnsw` first builds a graph, which pays for many queries among
-                many identities; `auto` chooses by the number of identities.
+            index: `exact` compares with every template; `compressed` first compresses them, which pays for many
+                queries among many identities; `auto` chooses by the number of identities.
         """
         opened = ArtifactStore(store) if isinstance(store, str) else store
-        version, templates = read_newest(opened, name)
+        version, templates = read_newest(opened, name, digests=False)
         if not len(templates):
             raise GalleryError(f"the gallery {name} is empty: 'gif enroll FOLDER --gallery {name}' adds people")
         recognizer = Recognizer.load(opened, f"training/{version.model}", device)
@@ -62,7 +62,7 @@ class EnrolledGallery:
 
     def find(self, z_BD: NDArray[np.float32], top: int = 5) -> list[Identified]:
         """What `identify` answers for features of the gallery's model."""
-        cosines_BK, rows_BK = search(self._index, z_BD, top)
+        cosines_BK, rows_BK = self._index.search(z_BD, top)
         found = []
         for cosines, rows in zip(cosines_BK.tolist(), rows_BK.tolist(), strict=True):
             some = [
@@ -87,15 +87,15 @@ class EnrolledGallery:
         return None if self.version.threshold is None else cosine >= self.version.threshold.cosine
 
 
-def read_newest(store: ArtifactStore, name: str) -> tuple[GalleryVersion, Templates]:
-    """The newest version and its templates; read again if an identity is removed meanwhile."""
+def read_newest(store: ArtifactStore, name: str, *, digests: bool = True) -> tuple[GalleryVersion, Templates]:
+    """The newest version and its templates, with `digests` of images; read again if one is removed meanwhile."""
     for _ in range(ATTEMPTS):
         version = latest_version(store, name)
         if version is None:
             known = ", ".join(list_galleries(store)) or "none yet; 'gif enroll FOLDER --gallery NAME' makes one"
             raise GalleryError(f"there is no gallery {name!r} in {store.storage.url}; there are: {known}")
         try:
-            return version, read_templates(store, name, version)
+            return version, read_templates(store, name, version, digests=digests)
         except FileNotFoundError:
             continue
     raise GalleryError(f"files of the gallery {name} are missing in {store.storage.url}: enrol its photographs again")

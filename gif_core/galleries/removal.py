@@ -36,7 +36,7 @@ def remove(store: ArtifactStore, name: str, label: str) -> Removed:
             if segment not in rewritten:
                 rewritten[segment] = _rewrite(store, name, segment, label)
         kept = tuple(dict.fromkeys(new for new in (rewritten[segment] for segment in newest.segments) if new))
-        labels = {each for segment in kept for each in load_segment(store, name, segment).labels}
+        labels = {each for segment in kept for each in load_segment(store, name, segment, digests=False).labels}
         return newest.model_dump(exclude={"number", "made_at"}) | {
             "segments": kept,
             "identities": len(labels),
@@ -53,7 +53,7 @@ def remove(store: ArtifactStore, name: str, label: str) -> Removed:
 
 def find_holders(store: ArtifactStore, label: str) -> list[str]:
     """Galleries and ingestions of the store that have an identity of this name."""
-    galleries = [name for name in list_galleries(store) if label in read_newest(store, name)[1].labels]
+    galleries = [name for name in list_galleries(store) if label in read_newest(store, name, digests=False)[1].labels]
     ingestions = [str(ref) for ref in store.refs("ingestion") if label in _labels_of(store.open(ref))]
     return [f"the gallery {name}" for name in galleries] + [
         f"{ref}, its faces, and what was made from it" for ref in ingestions

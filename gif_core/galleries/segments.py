@@ -4,7 +4,7 @@ They are read and written directly, not through the local cache, so that removin
 """
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
@@ -26,17 +26,22 @@ def save_segment(store: ArtifactStore, name: str, templates: Templates) -> str:
     return segment
 
 
-def load_segment(store: ArtifactStore, name: str, segment: str) -> Templates:
-    """Templates of one file; GalleryError if it is damaged, FileNotFoundError if it was removed."""
-    content = store.storage.read(segment_path(name, segment))
+def load_segment(store: ArtifactStore, name: str, segment: str, *, digests: bool = True) -> Templates:
+    """Templates of one file; GalleryError if it is damaged, FileNotFoundError if it was removed.
+
+    A file on a local disk is mapped: its vectors take no memory until they are read. `digests` are those of images.
+    """
+    path = segment_path(name, segment)
+    local = store.storage.local_path(path)
+    content = store.storage.read(path) if local is None else pa.memory_map(str(local)).read_buffer()
     if hashlib.sha256(content).hexdigest() != segment.partition("-")[0]:
-        raise GalleryError(f"{segment_path(name, segment)} of {store.storage.url} is damaged: enrol its images again")
-    return _from_bytes(content)
+        raise GalleryError(f"{path} of {store.storage.url} is damaged: enrol its images again")
+    return _from_buffer(content, digests=digests)
 
 
-def read_templates(store: ArtifactStore, name: str, version: GalleryVersion) -> Templates:
+def read_templates(store: ArtifactStore, name: str, version: GalleryVersion, *, digests: bool = True) -> Templates:
     """All identities of a version; FileNotFoundError if it is no longer the newest one and was removed."""
-    parts = [load_segment(store, name, segment) for segment in version.segments]
+    parts = [load_segment(store, name, segment, digests=digests) for segment in version.segments]
     return merge(parts) if parts else Templates([], np.empty((0, 0), np.float32))
 
 
@@ -59,9 +64,9 @@ def _to_bytes(templates: Templates) -> bytes:
     return content
 
 
-def _from_bytes(content: bytes) -> Templates:
-    table = pa.ipc.open_file(pa.BufferReader(content)).read_all().combine_chunks()
+def _from_buffer(content: Any, *, digests: bool) -> Templates:
+    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
     width = table.schema.field("sum").type.list_size
-    sums = table["sum"].combine_chunks()
-    values = np.asarray(sums.flatten().to_numpy(), np.float32).reshape(-1, width)
-    return Templates(table["label"].to_pylist(), values, table["images"].to_pylist())
+    parts = [each.flatten().to_numpy().reshape(-1, width) for each in table["sum"].chunks]
+    sums_ND = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, width), np.float32), *parts])
+    return Templates(table["label"].to_pylist(), sums_ND, table["images"].to_pylist() if digests else [])

@@ -19,7 +19,10 @@ class Templates:
     labels: list[str]
     sums_ND: Floats
     digests: list[list[str]] = field(default_factory=list)
-    """SHA-256 of the enrolled image files of each identity: enrolling one of them again changes nothing."""
+    """SHA-256 of the enrolled image files of each identity: enrolling one of them again changes nothing.
+
+    Empty where templates are only searched: of a million identities they take longer to read than all the rest.
+    """
 
     def __len__(self) -> int:
         """Number of identities."""
@@ -38,14 +41,14 @@ class Templates:
     @classmethod
     def of(cls, labels: Sequence[str], features_BD: Floats, weights_B: Sequence[float], digests: Sequence[str]) -> Self:
         """The templates of images with these labels: Σ weight · feature."""
-        names = sorted(set(labels))
-        rows = np.array([names.index(label) for label in labels], np.int64)
-        sums_ND = np.zeros((len(names), features_BD.shape[1]), np.float32)
+        place = {label: row for row, label in enumerate(sorted(set(labels)))}
+        rows = np.array([place[label] for label in labels], np.int64)
+        sums_ND = np.zeros((len(place), features_BD.shape[1]), np.float32)
         np.add.at(sums_ND, rows, np.asarray(weights_B, np.float32)[:, None] * features_BD)
-        images = [
-            [digest for digest, row in zip(digests, rows, strict=True) if row == place] for place in range(len(names))
-        ]
-        return cls(names, sums_ND, images)
+        images: list[list[str]] = [[] for _ in place]
+        for digest, row in zip(digests, rows.tolist(), strict=True):
+            images[row].append(digest)
+        return cls(list(place), sums_ND, images)
 
     def without(self, labels: Iterable[str]) -> "Templates":
         """All identities but these."""
@@ -67,9 +70,9 @@ def merge(parts: Sequence[Templates]) -> Templates:
     digests: list[list[str]] = [[] for _ in rows]
     for part in parts:
         sums_ND[[rows[label] for label in part.labels]] += part.sums_ND
-        for label, some in zip(part.labels, part.digests, strict=True):
+        for label, some in zip(part.labels, part.digests, strict=bool(part.digests)):
             digests[rows[label]] += some
-    return Templates(list(rows), sums_ND, digests)
+    return Templates(list(rows), sums_ND, digests if any(part.digests for part in parts) else [])
 
 
 def normalize(rows_ND: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """Runtime: devices, processes, memory, logging and mapped files, for use by every package.
 
 devices        choosing the device; giving concurrent processes different GPUs
+allocation     what the allocator does with freed memory
 process_group  the processes that train together under torchrun: all-reduce, gather, rank 0
 jobs           running a job in this process or under torchrun; the `main` of all worker processes
 rendezvous     how the machines of a job reach each other
@@ -66,6 +67,7 @@ __all__ = [
     "end_with_parent",
     "expect_scattered",
     "flag_words",
+    "freed_memory_kept",
     "gather_on_hosts",
     "install_command",
     "install_extra_command",
@@ -104,6 +106,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gif_core.runtime.allocation import freed_memory_kept
     from gif_core.runtime.connections import end_silent_connections
     from gif_core.runtime.devices import (
         check_gpus,

@@ -4,6 +4,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
+from gif_core.detection import FaceMode
+from gif_core.recognition import Method
+
 IMAGE_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -12,6 +15,28 @@ IMAGE_BODY: Final[dict[str, Any]] = {
     }
 }
 """The body of requests with one image, which is taken as it is, whatever its content type."""
+
+
+class EmbedQuery(BaseModel):
+    """Parameters of `/embed`."""
+
+    faces: FaceMode = Field("auto", description="How faces are found; auto takes images of 112×112 as aligned.")
+    every: bool = Field(False, alias="all", description="Answer for every face, not for the largest only.")
+
+
+class VerifyQuery(BaseModel):
+    """Parameters of `/verify`."""
+
+    faces: FaceMode = Field("auto", description="How faces are found; auto takes images of 112×112 as aligned.")
+    pairs: str | None = Field(None, alias="set", description="Take the threshold of this evaluated set.")
+
+
+class IdentifyQuery(EmbedQuery):
+    """Parameters of `/identify`."""
+
+    gallery: str | None = Field(None, description="A gallery; else the identities the model was trained on.")
+    top: int = Field(5, ge=1, le=100, description="Candidates of a face.")
+    by: Method = Field("reranked", description="How identities of the training are found; galleries have one way.")
 
 
 class Problem(BaseModel):

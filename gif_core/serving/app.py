@@ -1,52 +1,43 @@
 """The HTTP application: embed, verify, identify, health, metrics."""
 
-# Shapes: B faces, D dimensions.
-
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from functools import partial
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
-import numpy as np
-import orjson
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
-from numpy.typing import NDArray
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
-from gif_core.detection import AlignedFace, DetectorMissingError, FaceMode
+from gif_core.detection import DetectorMissingError
 from gif_core.galleries import EnrolledGallery
-from gif_core.recognition import Identified, Method, NotAnImageError, Recognizer, read_faces
-from gif_core.runtime import code_version
+from gif_core.recognition import NotAnImageError
+from gif_core.runtime import code_version, freed_memory_kept
 from gif_core.serving.answers import (
     IMAGE_BODY,
     EmbedAnswer,
+    EmbedQuery,
     Health,
     IdentifyAnswer,
+    IdentifyQuery,
     Pair,
     Problem,
     VerifyAnswer,
+    VerifyQuery,
 )
-from gif_core.serving.batching import Batcher
+from gif_core.serving.direct import Direct, Route
 from gif_core.serving.guard import FAULT, App, Guard, Limits
 from gif_core.serving.models import ServedModels
+from gif_core.serving.page import HEADERS, render_page
+from gif_core.serving.service import Service, answer_embed, answer_identify, answer_verify, to_json
 from schemas.errors import GifError
 
-MOST_FACES: Final = 64
-"""Faces of one image that are answered, largest first."""
 NO_DETECTOR: Final = (
     "the image is not an aligned face of 112×112 pixels, and this service has no face detector: 'gif detector install' "
     "on its machine gives it one; if the image is aligned and only its size differs, ask with faces=aligned"
 )
 PATHS: Final = frozenset({"/embed", "/verify", "/identify", "/health", "/metrics", "/docs", "/openapi.json"})
-Every = Annotated[bool, Query(alias="all", description="Answer for every face, not for the largest only.")]
-Faces = Annotated[FaceMode, Query(description="How faces are found; auto takes images of 112×112 as aligned.")]
-Top = Annotated[int, Query(ge=1, le=100, description="Candidates of a face.")]
-Result = TypeVar("Result")
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
@@ -61,39 +52,8 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         504: "There was no answer in time.",
     }.items()
 }
-
-
-class Service:
-    """What requests share: models, the batcher, threads that decode images and search."""
-
-    def __init__(self, models: ServedModels, *, threads: int, batch: int) -> None:
-        """`threads` images are decoded at once."""
-        self.models = models
-        self.batcher = Batcher(models.metrics, most=batch)
-        self._threads = ThreadPoolExecutor(threads, "gif-decode")
-
-    async def run(self, work: Callable[..., Result], *given: Any) -> Result:
-        """Something that takes longer than the event loop may wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *given))
-
-    async def read(self, content: bytes, mode: FaceMode, *, every: bool) -> list[AlignedFace]:
-        """The faces of an image file, decoded with bounds."""
-        self.batcher.coming += 1
-        try:
-            found = await self.run(read_faces, content, mode)
-        finally:
-            self.batcher.coming -= 1
-        return found[:MOST_FACES] if every else found[:1]
-
-    async def embed(
-        self, recognizer: Recognizer, faces: list[AlignedFace], *, flip: bool = True
-    ) -> NDArray[np.float32]:
-        """Unit features [B, D]."""
-        return await self.batcher.embed(recognizer, np.stack([face.pixels_HWC for face in faces]), flip=flip)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+DIRECT: Final = {"/embed": Route(EmbedQuery, answer_embed), "/identify": Route(IdentifyQuery, answer_identify)}
+"""Paths whose body is one image."""
 
 
 def build_app(
@@ -112,8 +72,9 @@ def build_app(
         app.state.service = service = Service(models, threads=threads, batch=batch)
         follower = asyncio.create_task(_follow(models, follow))
         try:
-            async with service.batcher:
-                yield
+            with freed_memory_kept():  # page faults of freed memory cost more than HTTP and decoding together
+                async with service.batcher:
+                    yield
         finally:
             follower.cancel()
             await asyncio.gather(follower, return_exceptions=True)
@@ -124,11 +85,12 @@ def build_app(
         description="Face recognition with a trained model: read-only, nothing that is sent is stored.",
         version=code_version(),
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
     )
     _add_paths(app)
     _add_errors(app)
-    return Guard(app, limits or Limits(), models.metrics, token, PATHS)
+    return Guard(Direct(app, DIRECT), limits or Limits(), models.metrics, token, PATHS)
 
 
 async def _follow(models: ServedModels, seconds: float) -> None:
@@ -144,63 +106,22 @@ def _add_paths(app: FastAPI) -> None:
     app.post("/identify", response_model=IdentifyAnswer, openapi_extra=IMAGE_BODY, **shared)(identify)
     app.get("/health", response_model=Health, **shared)(health)
     app.get("/metrics", response_class=PlainTextResponse, **shared)(metrics)
+    app.get("/docs", response_class=HTMLResponse, include_in_schema=False)(docs)
 
 
-async def embed(request: Request, faces: Faces = "auto", every: Every = False) -> Response:
+async def embed(request: Request, query: Annotated[EmbedQuery, Query()]) -> Response:
     """Features of the largest face of an image, or of all."""
-    service: Service = request.app.state.service
-    recognizer = service.models.current.recognizer
-    found = await service.read(await request.body(), faces, every=every)
-    features_BD = await service.embed(recognizer, found)
-    answers = [{**_describe(face), "feature": feature} for face, feature in zip(found, features_BD, strict=True)]
-    return _json({"model": recognizer.model.key, "faces": answers})
+    return await answer_embed(request.app.state.service, await request.body(), query)
 
 
-async def verify(
-    request: Request,
-    pair: Pair,
-    faces: Faces = "auto",
-    pairs: Annotated[str | None, Query(alias="set", description="Take the threshold of this evaluated set.")] = None,
-) -> Response:
+async def verify(request: Request, pair: Pair, query: Annotated[VerifyQuery, Query()]) -> Response:
     """Whether two images show one identity, by the largest face of each."""
-    service: Service = request.app.state.service
-    recognizer = service.models.current.recognizer
-    found = [(await service.read(content, faces, every=False))[0] for content in (pair.left, pair.right)]
-    known = recognizer.thresholds.get(pairs or next(iter(recognizer.thresholds), ""))
-    features_BD = await service.embed(recognizer, found, flip=known.flip if known else True)
-    answer = recognizer.compare(features_BD, pairs)
-    return _json({"model": recognizer.model.key, **asdict(answer), "faces": [_describe(face) for face in found]})
+    return await answer_verify(request.app.state.service, pair, query)
 
 
-async def identify(
-    request: Request,
-    gallery: Annotated[
-        str | None, Query(description="A gallery; else the identities the model was trained on.")
-    ] = None,
-    faces: Faces = "auto",
-    every: Every = False,
-    top: Top = 5,
-    by: Annotated[
-        Method, Query(description="How identities are found; galleries are always searched exactly.")
-    ] = "reranked",
-) -> Response:
+async def identify(request: Request, query: Annotated[IdentifyQuery, Query()]) -> Response:
     """Who the largest face of an image shows, or all of them: enrolled identities, or unknown."""
-    service: Service = request.app.state.service
-    searched = _gallery(service, gallery) if gallery is not None else None
-    model = service.models.current
-    if searched is None and by in model.unable:
-        raise GifError(model.unable[by])
-    found = await service.read(await request.body(), faces, every=every)
-    if searched is not None:
-        recognizer, promise = searched.recognizer, searched.describe()
-        answers = await service.run(searched.find, await service.embed(recognizer, found), top)
-    else:
-        recognizer, calibration = model.recognizer, model.recognizer.calibration(by)
-        promise = calibration.describe()
-        features_BD = await service.embed(recognizer, found, flip=calibration.flip)
-        answers = await service.run(recognizer.find, features_BD, top, by)
-    rows = [{**_describe(face), **_identified(answer)} for face, answer in zip(found, answers, strict=True)]
-    return _json({"model": recognizer.model.key, "gallery": gallery, "promise": promise, "faces": rows})
+    return await answer_identify(request.app.state.service, await request.body(), query)
 
 
 async def health(request: Request) -> Response:
@@ -208,7 +129,7 @@ async def health(request: Request) -> Response:
     models = request.app.state.service.models
     opened = {name: each for name, each in models.galleries.items() if isinstance(each, EnrolledGallery)}
     about = {"status": "ok", "model": models.current.key, "reason": models.current.reason, "fault": models.fault}
-    return _json({**about, "galleries": {name: len(each.labels) for name, each in opened.items()}})
+    return to_json({**about, "galleries": {name: len(each.labels) for name, each in opened.items()}})
 
 
 async def metrics(request: Request) -> Response:
@@ -216,29 +137,9 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(request.app.state.service.models.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def _gallery(service: Service, name: str) -> EnrolledGallery:
-    found = service.models.galleries.get(name)
-    if found is None:
-        known = ", ".join(service.models.galleries) or "none"
-        raise HTTPException(404, f"there is no gallery {name!r} here; there are: {known} (gif serve --gallery NAME)")
-    if not isinstance(found, EnrolledGallery):
-        raise HTTPException(404, str(found))
-    return found
-
-
-def _describe(face: AlignedFace) -> dict[str, Any]:
-    found = face.detection
-    about = {"box": [round(float(each), 1) for each in found.box], "score": round(found.score, 3)} if found else {}
-    return {**about, "remarks": list(face.remarks)}
-
-
-def _identified(answer: Identified) -> dict[str, Any]:
-    return {"known": answer.known, "candidates": [asdict(each) for each in answer.candidates]}
-
-
-def _json(about: dict[str, Any]) -> Response:
-    """Without the model of the answer, whose validation would cost more than all the rest."""
-    return Response(orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+async def docs(request: Request) -> Response:
+    """The page that describes the service."""
+    return HTMLResponse(render_page(request.app.openapi()), headers=HEADERS)
 
 
 def _add_errors(app: FastAPI) -> None:

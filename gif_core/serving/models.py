@@ -81,7 +81,7 @@ class ServedModels:
         return served
 
     def _open(self, name: str) -> EnrolledGallery:
-        version, templates = read_newest(self.store, name)
+        version, templates = read_newest(self.store, name, digests=False)
         if not len(templates):
             raise GalleryError(f"the gallery {name} is empty: 'gif enroll FOLDER --gallery {name}' adds people")
         same = version.model == self.current.key

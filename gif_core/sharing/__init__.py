@@ -25,6 +25,7 @@ __all__ = [
     "export_onnx",
     "export_torch",
     "open_own_faces",
+    "origin_of",
     "pull_folder",
     "push_folder",
     "tag_for",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from gif_core.sharing.export import ExportError, export_onnx, export_torch
     from gif_core.sharing.folder import export_folder
     from gif_core.sharing.hub import HubError, check_can_push, download_folder, push_folder
-    from gif_core.sharing.pulling import Pulled, PullError, pull_folder, tag_for
+    from gif_core.sharing.pulling import Pulled, PullError, origin_of, pull_folder, tag_for
     from gif_core.sharing.quantization import Int8Export, export_int8, open_own_faces
 else:
     __getattr__ = lazy_imports(__name__)

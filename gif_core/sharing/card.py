@@ -10,7 +10,7 @@ from gif_core.artifacts import Artifact
 from gif_core.protocols import flags_of, read_scores
 from gif_core.recognition import PairThreshold, pair_thresholds
 from gif_core.runtime import flag_words, metric_name, moment, percent, set_name, thousands
-from gif_core.sharing.pulling import tag_for
+from gif_core.sharing.pulling import origin_of, tag_for
 from schemas.files import SCORES_FILE
 from schemas.sharing import UNKNOWN_LICENCE, SharedData, SharedModel
 from schemas.stages import StageName
@@ -130,6 +130,8 @@ def _lineage_rows(artifacts: Mapping[StageName, Artifact]) -> Iterator[str]:
         manifest = artifact.manifest
         made = f"{moment(manifest.created_at)} | {manifest.code_version}"
         yield f"| {stage} | `{artifact.ref.key[:12]}` | `{manifest.digest[:12]}` | {made} |"
+    if origin := origin_of(artifacts["training"]):
+        yield f"\nThe model was pulled from {origin}."
 
 
 def _licence(licence: str) -> str:

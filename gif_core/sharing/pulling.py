@@ -11,18 +11,16 @@ from typing import Any, Final
 import torch
 from pydantic import ValidationError
 
-from gif_core.artifacts import ArtifactDamagedError, ArtifactStore, check_file, move_tag, read_tag, unseal
+from gif_core.artifacts import Artifact, ArtifactDamagedError, ArtifactStore, check_file, move_tag, read_tag, unseal
 from gif_core.backbones import build_network, fit_weights, read_weights
 from gif_core.recognition import pair_thresholds
 from schemas.artifacts import ArtifactRef, MadeFrom
 from schemas.errors import GifError
 from schemas.files import BACKBONE_FILE, MODEL_FILE, SCORES_FILE
 from schemas.retraining import CHAMPION
-from schemas.sharing import CONFIG_FILE, WEIGHTS_FILE, SharedModel, SharedScores
+from schemas.sharing import CONFIG_FILE, LARGEST_RECORD, WEIGHTS_FILE, Origin, SharedModel, SharedScores
 from schemas.stages import StageName
 
-LARGEST_RECORD: Final = 2**20
-"""Bytes of a record, which has a few thousand."""
 RESERVED: Final = (CHAMPION, "latest")
 """Tags that runs and promotions move."""
 
@@ -39,6 +37,8 @@ class Pulled:
     shared: SharedModel
     tag: str
     has_scores: bool
+    origin: Origin | None = None
+    """Where the model was pulled from first, if that was the hub."""
 
 
 def tag_for(source: str) -> str:
@@ -47,11 +47,13 @@ def tag_for(source: str) -> str:
     return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
 
 
-def pull_folder(store: ArtifactStore, folder: Path, tag: str, *, replace: bool = False) -> Pulled:
+def pull_folder(
+    store: ArtifactStore, folder: Path, tag: str, *, replace: bool = False, origin: Origin | None = None
+) -> Pulled:
     """Check a folder and publish its model, and its scores if it has any, both with a tag.
 
     The key is that of the record, so pulling the same folder again changes nothing. A tag of another model is moved
-    only if `replace` is set.
+    only if `replace` is set. The manifest keeps `origin`.
     """
     if tag in RESERVED:
         raise PullError(f"--tag {tag}: this tag is moved by runs and promotions; choose another, then 'gif promote'")
@@ -68,11 +70,17 @@ def pull_folder(store: ArtifactStore, folder: Path, tag: str, *, replace: bool =
     taken = read_tag(store, "training", tag)
     if taken and taken.ref.key != key and not replace:
         raise PullError(f"the tag {tag} is that of {taken.ref}: choose another with --tag, or move it with --replace")
-    model = _publish_model(store, folder, shared, key)
+    model = _publish_model(store, folder, shared, key, origin)
     move_tag(store, tag, model)
     if SCORES_FILE in names:
         move_tag(store, tag, _publish_scores(store, folder, model))
-    return Pulled(model, shared, tag, SCORES_FILE in names)
+    return Pulled(model, shared, tag, SCORES_FILE in names, origin_of(store.open(model)))
+
+
+def origin_of(model: Artifact) -> Origin | None:
+    """Where a model was pulled from; None if it was made here or came as a folder."""
+    known = model.manifest.settings.get("origin")
+    return Origin.model_validate(known) if known else None
 
 
 def _read_config(folder: Path) -> bytes:
@@ -123,11 +131,15 @@ def _check_network(weights: Path, shared: SharedModel) -> None:
     fit_weights(model, read_weights(weights), weights)
 
 
-def _publish_model(store: ArtifactStore, folder: Path, shared: SharedModel, key: str) -> ArtifactRef:
+def _publish_model(
+    store: ArtifactStore, folder: Path, shared: SharedModel, key: str, origin: Origin | None
+) -> ArtifactRef:
     known = {"backbone": shared.backbone, "embedding_dim": shared.embedding_dim, "head": shared.head}
     description = {**known, "settings": {"groups": shared.groups}}
     about = shared.model_dump(mode="json")
     settings = {"pulled": about, "data": about["data"], "sources": [{"kind": kind} for kind in shared.data.sources]}
+    if origin is not None:
+        settings["origin"] = origin.model_dump(mode="json")
 
     def fill(into: Path) -> None:
         shutil.copyfile(folder / WEIGHTS_FILE, into / BACKBONE_FILE)

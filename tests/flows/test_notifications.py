@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -12,7 +13,7 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
-from prefect.states import Crashed
+from prefect.states import Crashed, Scheduled
 
 from flows.notifications import TITLE, ensure_notifications
 from schemas.errors import GifError
@@ -94,7 +95,7 @@ def test_failed_crashed_promoted_and_refused_runs_are_told_with_reason_and_link(
     webhook: Received, prefect: str
 ) -> None:
     printed = run_module("flows.cli", "deploy", "--notify", "custom-webhook/ops", PREFECT_API_URL=prefect)
-    names = ensure_notifications("custom-webhook/ops", 4)
+    names = ensure_notifications("custom-webhook/ops", timedelta(weeks=4))
     assert printed.splitlines()[-len(names) :] == names
     with get_client(sync_client=True) as client:
         assert sorted(each.name for each in client.read_automations() if each.name.startswith(TITLE)) == sorted(names)
@@ -115,9 +116,33 @@ def test_failed_crashed_promoted_and_refused_runs_are_told_with_reason_and_link(
     assert len(webhook.messages) == 4, "runs of other flows are not told"
 
 
+@pytest.mark.slow
+def test_silence_is_told_after_a_decision_and_after_a_run_without_news(webhook: Received, prefect: str) -> None:
+    ensure_notifications("custom-webhook/ops", timedelta(seconds=10))
+    time.sleep(5)  # until the server has loaded it
+    for outcome in ("kept", "nothing_new"):
+        webhook.messages.clear()
+        deciding(outcome, f"{outcome}, and then nothing")
+        message = webhook.wait_for("nothing new for 10 seconds")
+        assert message["body"].startswith("Retraining has decided nothing for 10 seconds: no new data arrived")
+
+
+@pytest.mark.slow
+def test_a_scheduled_run_that_no_worker_takes_is_told(webhook: Received, prefect: str) -> None:
+    ensure_notifications("custom-webhook/ops", timedelta(weeks=4))
+    time.sleep(5)  # until the server has loaded it
+    with get_client(sync_client=True) as client:
+        missed = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(minutes=5))
+        run = client.create_flow_run(deciding, parameters={"outcome": "kept", "message": ""}, state=missed)
+        try:
+            assert str(run.id) in webhook.wait_for("a run is late: does a worker of the pool gif run?")["body"]
+        finally:
+            client.delete_flow_run(run.id)
+
+
 def test_blocks_that_cannot_notify_are_refused(prefect: str) -> None:
     with pytest.raises(GifError, match=r"--notify slack-webhook/nobody: the server has no such block; make one"):
-        ensure_notifications("slack-webhook/nobody", 4)
+        ensure_notifications("slack-webhook/nobody", timedelta(weeks=4))
     Secret(value="x").save("quiet", overwrite=True)
     with pytest.raises(GifError, match="--notify secret/quiet: blocks of this type send no notifications"):
-        ensure_notifications("secret/quiet", 4)
+        ensure_notifications("secret/quiet", timedelta(weeks=4))

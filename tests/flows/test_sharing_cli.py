@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gif_core.synthetic import draw_jpeg
-from tests.hub_server import TOKEN, Hub, running_hub
+from tests.hub_server import COMMIT, TOKEN, Hub, running_hub
 from tests.recognition_store import fill_store
 
 Gif = Callable[..., str]
@@ -86,6 +86,19 @@ def test_a_model_goes_through_the_hub(gif: Gif, work: Path, tmp_path: Path, hub:
     assert pulled.returncode == 0, pulled.stderr
     assert "digests match" in pulled.stdout
     assert "--model my-model" in pulled.stdout
+    assert f"From me/my-model, commit {COMMIT}" in pulled.stdout
+    assert f"pulled from me/my-model, commit {COMMIT}" in gif(
+        "artifacts", "show", "training@my-model", "--store", "other"
+    )
+    exported = gif("export", "hf", "--store", "other", "--model", "my-model", "--out", "third")
+    assert "third: iresnet_tiny" in exported
+    assert f"me/my-model, commit {COMMIT}" in (tmp_path / "third" / "README.md").read_text(), "in the lineage"
+    hub.sent.clear()
+    hub.said["model.safetensors"] = 2**40
+    large = run("pull", "me/my-model", "--store", "other", HF_HOME=str(tmp_path / "hf-2"))
+    assert large.returncode == 2
+    assert "model.safetensors has 1,099,511,627,776 bytes, and the limit is 8,589,934,592" in large.stderr
+    assert hub.sent == []
     assert "same" in gif("verify", str(work / "0.jpg"), str(work / "0.jpg"), "--store", "other", "--model", "my-model")
     missing = run("pull", "me/nothing", "--store", "other")
     assert missing.returncode == 2

@@ -18,7 +18,17 @@ from gif_core.artifacts import (
     list_galleries,
     read_versions,
 )
-from gif_core.galleries import EnrolledGallery, enroll, export_templates, read_album, read_newest, remove
+from gif_core.galleries import (
+    EXACT_LIMIT,
+    EnrolledGallery,
+    build_index,
+    enroll,
+    export_templates,
+    read_album,
+    read_newest,
+    remove,
+)
+from gif_core.galleries.index import BLOCK, CompressedIndex, ExactIndex
 from gif_core.galleries.segments import save_segment, segment_path
 from gif_core.galleries.templates import Templates, merge
 from gif_core.recognition import Recognizer
@@ -291,14 +301,51 @@ def test_an_exported_gallery_has_labels_templates_and_the_threshold(staff: Artif
         export_templates(tmp_path / "staff.txt", templates, version)
 
 
-def test_a_graph_finds_what_exact_search_finds() -> None:
-    from gif_core.galleries.index import build_index, search
-
+def draw_templates(count: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sums of any length, images of the first 500 identities, and images of strangers."""
     rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((2000, 32)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    queries = vectors[:500] + 0.05 * rng.standard_normal((500, 32)).astype(np.float32)
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    exact, graph = (search(build_index(vectors, kind), queries, 1)[1][:, 0] for kind in ("flat", "hnsw"))
-    assert (exact == np.arange(500)).all()
-    assert (exact == graph).mean() > 0.998
+    people, strangers = rng.standard_normal((count, width)), rng.standard_normal((500, width))
+    sums = people * rng.uniform(0.5, 4, (count, 1))
+    images = people[:500] + 0.8 * rng.standard_normal((500, width))
+    images, strangers = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (images, strangers))
+    return sums.astype(np.float32), images.astype(np.float32), strangers.astype(np.float32)
+
+
+def test_exact_search_gives_the_highest_cosines_in_order_whatever_the_lengths() -> None:
+    sums, images, _ = draw_templates(BLOCK + 100, 16)
+    cosines = images @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T
+    for top in (1, 5):
+        found, rows = ExactIndex(sums).search(images, top)
+        wanted = np.argsort(-cosines, axis=1)[:, :top]
+        assert found == pytest.approx(np.take_along_axis(cosines, wanted, 1), abs=1e-5)
+        assert (rows == wanted).mean() > 0.999, "but for equal cosines"
+    found, rows = ExactIndex(sums[:3]).search(images[:2], 5)
+    assert rows.shape == (2, 3)
+    assert ExactIndex(sums[:0]).search(images[:2], 5)[1].shape == (2, 0)
+
+
+def test_compressed_templates_find_what_exact_search_finds() -> None:
+    sums, images, strangers = draw_templates(30_000, 128)
+    exact, compressed = (build_index(sums, kind) for kind in ("exact", "compressed"))
+    assert isinstance(compressed, CompressedIndex)
+    assert compressed.code_bytes == sums.nbytes // 16
+    for queries in (images, strangers):
+        (best, wanted), (cosines, rows) = (index.search(queries, 1) for index in (exact, compressed))
+        same = rows == wanted
+        assert same.mean() >= 0.999
+        assert cosines[same] == pytest.approx(best[same], abs=1e-6), "compared exactly"
+
+
+def test_many_identities_are_compressed_and_few_are_not() -> None:
+    many = np.ones((EXACT_LIMIT + 1, 2), np.float32)
+    assert isinstance(build_index(many), CompressedIndex)
+    assert isinstance(build_index(many[:-1]), ExactIndex)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+def test_templates_on_a_local_disk_stay_there_until_they_are_searched(staff: ArtifactStore) -> None:
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    version, templates = read_newest(staff, "staff", digests=False)
+    now = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    assert [path.endswith(version.segments[0]) for path in now - mapped] == [True]
+    assert (templates.digests, len(templates)) == ([], len(PEOPLE))

@@ -1,15 +1,21 @@
 """A real server on a free port of this machine, asked by a real HTTP client."""
 
 import base64
+import hashlib
+import os
+import re
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +31,13 @@ from gif_core.backbones import build_backbone
 from gif_core.galleries import enroll, read_album, remove
 from gif_core.recognition import Recognizer
 from gif_core.retraining import promote
-from gif_core.serving import Limits, ServedModels, build_app
+from gif_core.serving import Limits, ServedModels, build_app, listen
 from gif_core.synthetic import draw_jpeg
 from tests.recognition_store import DIM, fill_store, open_split, save_model
 
 FACES = [draw_jpeg(0, person, 0) for person in range(4)]
 NEVER = 1e6
+SCHEMATHESIS = "schemathesis==4.32.5"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +79,7 @@ def models(store: ArtifactStore) -> ServedModels:
 @contextmanager
 def serving(models: ServedModels, **options: Any) -> Iterator[httpx.Client]:
     app = build_app(models, **{"follow": NEVER, **options})
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -364,4 +371,38 @@ def test_openapi_describes_every_path(client: httpx.Client) -> None:
     described = client.get("/openapi.json").json()["paths"]
     assert set(described) == {"/embed", "/verify", "/identify", "/health", "/metrics"}
     assert "application/octet-stream" in described["/embed"]["post"]["requestBody"]["content"]
-    assert "<html" in client.get("/docs").text
+
+
+def test_the_page_describes_every_path_and_parameter_and_needs_no_other_server(client: httpx.Client) -> None:
+    answer = client.get("/docs")
+    policy = answer.headers["content-security-policy"]
+    page, described = answer.text, client.get("/openapi.json").json()
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            assert f"{method.upper()} {path}</code>" in page
+            assert escape(about["description"]) in page
+            for each in about.get("parameters", []):
+                assert f"<code>{each['name']}</code>" in page
+    for name in described["components"]["schemas"]:
+        assert f'id="{name}"' in page
+    assert not re.search(r"https?://|src=|@import|url\(", page)
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy, "the one script that a browser runs"
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(client: httpx.Client, tmp_path: Path) -> None:
+    """Requests drawn from the description, valid and not; that bytes are an image is all that it does not state."""
+    packages = tmp_path / "packages"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(packages), SCHEMATHESIS]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"schemathesis cannot be installed here: {installed.stderr.strip().splitlines()[-1]}")
+    command = [sys.executable, "-m", "schemathesis.cli", "run", str(client.base_url.join("/openapi.json"))]
+    command += ["--checks", "all", "--exclude-checks", "positive_data_acceptance", "--max-examples", "100"]
+    environment = {**os.environ, "PYTHONPATH": str(packages), "NO_PROXY": "127.0.0.1"}
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert client.get("/health").status_code == 200
