@@ -28,6 +28,7 @@ __all__ = [
     "read_album",
     "read_newest",
     "remove",
+    "search",
 ]
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from gif_core.galleries.enrolment import Enrolled, Refused, enroll
     from gif_core.galleries.export import export_templates
     from gif_core.galleries.gallery import EnrolledGallery, read_newest
-    from gif_core.galleries.index import FLAT_LIMIT, build_index
+    from gif_core.galleries.index import FLAT_LIMIT, build_index, search
     from gif_core.galleries.removal import Removed, remove
 else:
     __getattr__ = lazy_imports(__name__)
