@@ -53,12 +53,16 @@ def audit(
 ) -> None:
     """Find wrong labels among the faces of a run: a page of pictures, and a list that ingestion can apply.
 
-    duplicate: two identities are one person. mixed: an identity holds two persons. flipped: an image belongs to another
-    identity. stray: an image is like no identity. Thresholds are found on the faces themselves.
+    duplicate: two identities are one person; both get one label.
 
-    Look at audit.html, remove the rows of relabel.csv that you disagree with, and run again with
-    ingestion.relabel: audit/relabel.csv; identities, codes and the model are then made without these errors. An audit
-    of relabelled faces gives a second list: ingestion.relabel: [first.csv, second.csv].
+    mixed: an identity holds two persons; the second gets a label.
+
+    flipped: an image belongs to another identity; it gets that label.
+
+    stray: an image is unlike its identity, and no other is surely its own; it is left out.
+
+    Thresholds are found on the faces themselves. Look at audit.html, remove the rows of relabel.csv that you disagree
+    with, and run again with ingestion.relabel. It takes several files: an audit of relabelled faces gives a second one.
 
     Examples:
       gif faces audit --output audit

@@ -9,10 +9,12 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
+from gif_core.artifacts import file_sha256
 from gif_core.readers import is_label
 from schemas.errors import GifError
 
@@ -62,7 +64,7 @@ class Relabelling:
 
 def describe_relabelling(addresses: Iterable[str]) -> list[str]:
     """What a key says of lists: their digests in the order in which they are applied."""
-    return [f"sha256:{hashlib.sha256(_read(address)).hexdigest()}" for address in addresses]
+    return [f"sha256:{_digest(address)}" for address in addresses]
 
 
 def read_relabelling(address: str) -> Relabelling:
@@ -85,10 +87,21 @@ def write_relabelling(path: Path, changes: Iterable[Change]) -> None:
     partial.replace(path)
 
 
-def _read(address: str) -> bytes:
+def _digest(address: str) -> str:
+    """SHA-256 of the content; a local file is read once however often it is asked for."""
+    fs, path = _find(address)
+    return file_sha256(Path(path)) if isinstance(fs, LocalFileSystem) else hashlib.sha256(_read(address)).hexdigest()
+
+
+def _find(address: str) -> tuple[Any, str]:
     fs, path = fsspec.url_to_fs(address)
     if not fs.isfile(path):
         raise RelabellingError(f"ingestion.relabel: there is no file {address}; 'gif faces audit' writes one")
+    return fs, path
+
+
+def _read(address: str) -> bytes:
+    fs, path = _find(address)
     if fs.size(path) > LARGEST:
         raise RelabellingError(f"ingestion.relabel: {address} has more than {LARGEST:,} bytes")
     content: bytes = fs.cat_file(path)

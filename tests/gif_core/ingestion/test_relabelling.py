@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.images import Faces
 from gif_core.ingestion import (
     Change,
@@ -14,10 +14,11 @@ from gif_core.ingestion import (
     describe_relabelling,
     ingest,
     read_relabelling,
+    stage,
     write_relabelling,
 )
 from gif_core.ingestion.relabelling import COLUMNS, FIRST_LINE
-from gif_core.planning import check_before_run, stage_settings
+from gif_core.planning import check_before_run, identify_stage, stage_settings
 from gif_core.planning.checks import CannotRunError
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
@@ -76,6 +77,16 @@ def run(config: IngestionConfig, out: Path) -> Ingested:
 def write_list(path: Path, changes: list[Change]) -> str:
     write_relabelling(path, changes)
     return str(path)
+
+
+def publish(config: RunConfig) -> Artifact:
+    """Run the stage on a store."""
+    store = ArtifactStore(config.store)
+    identity = identify_stage(store, config, "ingestion", {})
+    with store.draft(identity.ref, identity.settings, identity.made_from) as draft:
+        list(stage.run(config, {}, draft))
+        store.publish(draft)
+    return store.open(identity.ref)
 
 
 def of_label(before: Ingested, label: str) -> list[tuple[bytes, str]]:
@@ -140,6 +151,29 @@ def test_rows_about_unknown_images_are_refused_with_their_names(tmp_path: Path) 
     path = write_list(tmp_path / "list.csv", [known, known])
     with pytest.raises(RelabellingError, match="twice"):
         run(IngestionConfig(sources=(source,), relabel=path), tmp_path / "twice")
+
+
+def test_a_source_that_has_grown_keeps_its_changed_labels_and_only_new_images_are_read(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    make_source("folder", tmp_path / "source")
+    name = f"{LABELS[0]}/0.jpg"
+    changes = [Change(0, name, LABELS[0], LABELS[1]), Change(0, f"{LABELS[1]}/1.jpg", LABELS[1], "", "stray")]
+    path = write_list(tmp_path / "list.csv", changes)
+    source = f"ingestion.sources=[{{kind: folder, path: {tmp_path}/source}}]"
+    config = load_config(tiny, [source, f"ingestion.relabel={path}", "ingestion.held_out=0"])
+    before = publish(config)
+    (tmp_path / "source" / LABELS[1] / "new.jpg").write_bytes(draw_jpeg(0, 1, 99))
+    after = publish(config)
+    assert after.settings["grown_from"] == before.ref.key
+    assert after.manifest.metrics["images_read"] == 1
+    assert {name: after.manifest.metrics[name] for name in ("moved", "dropped", "quarantine")} == {
+        "moved": 1,
+        "dropped": 1,
+        "quarantine": 1,
+    }
+    counts = [pq.read_table(each.path("identities.parquet"))["num_samples"].to_pylist() for each in (before, after)]
+    assert counts == [[3, 4, 4, 4], [3, 5, 4, 4]]
 
 
 @pytest.mark.parametrize(
