@@ -5,6 +5,7 @@
 import json
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -15,11 +16,10 @@ from numpy.typing import NDArray
 
 from gif_core.artifacts import Artifact
 from gif_core.auditing.features import Network, map_features
-from gif_core.auditing.findings import KINDS, NEW, Finding, Findings, find_noise
+from gif_core.auditing.findings import KINDS, NEW, Finding, Findings, NothingToAuditError, find_noise
 from gif_core.images import Faces
 from gif_core.ingestion import Change, write_relabelling
 from gif_core.runtime import Progress
-from schemas.errors import GifError
 from schemas.files import Split, identity_table
 
 LIST_FILE: Final = "relabel.csv"
@@ -27,10 +27,6 @@ PAGE_FILE: Final = "audit.html"
 SUMMARY_FILE: Final = "audit.json"
 VERSION: Final = 1
 """Version of the summary."""
-
-
-class NothingToAuditError(GifError, ValueError):
-    """The faces are too few to compare."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,7 @@ class Audit:
     network: str
     findings: Findings
 
+    @cached_property
     def changes(self) -> list[Change]:
         """The findings as rows of a list for `ingestion.relabel`."""
         names = _NewLabels(self.given)
@@ -74,7 +71,6 @@ class Audit:
     def summary(self) -> dict[str, Any]:
         """Counts and thresholds as plain values."""
         found = {kind: self.findings.of(kind) for kind in KINDS}
-        changes = self.changes()
         return {
             "version": VERSION,
             "faces": str(self.given.artifact.ref),
@@ -83,8 +79,8 @@ class Audit:
             "images": len(self.given.person_N),
             "found": {kind: len(some) for kind, some in found.items()},
             "found_images": {kind: sum(len(one.rows) for one in some) for kind, some in found.items()},
-            "moved": sum(bool(change.new_label) for change in changes),
-            "dropped": sum(not change.new_label for change in changes),
+            "moved": sum(bool(change.new_label) for change in self.changes),
+            "dropped": sum(not change.new_label for change in self.changes),
             "group_threshold": self.findings.group_threshold,
             "ordinary_distance": self.findings.ordinary,
             "accepted": {name: asdict(each) for name, each in self.findings.accepted.items()},
@@ -95,7 +91,7 @@ class Audit:
         from gif_core.auditing.page import write_audit_page
 
         folder.mkdir(parents=True, exist_ok=True)
-        write_relabelling(folder / LIST_FILE, self.changes())
+        write_relabelling(folder / LIST_FILE, self.changes)
         (folder / SUMMARY_FILE).write_text(f"{json.dumps(self.summary(), indent=2)}\n", encoding="utf-8")
         write_audit_page(folder / PAGE_FILE, self, pictures)
 

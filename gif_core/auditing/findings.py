@@ -11,6 +11,7 @@ from gif_core.auditing.calibration import ORDINARY, Accepted, accept
 from gif_core.auditing.grouping import Grouping, group_identities, part_distances
 from gif_core.auditing.neighbours import Neighbours, find_neighbours
 from gif_core.auditing.vectors import Floats, Ints, Vectors, distances
+from schemas.errors import GifError
 
 Kind = Literal["duplicate", "mixed", "flipped", "stray"]
 KINDS: Final[dict[Kind, str]] = {
@@ -23,6 +24,10 @@ NEW: Final = -1
 """In place of an identity: a new one."""
 NOWHERE: Final = -2
 """In place of an identity: the images are left out."""
+
+
+class NothingToAuditError(GifError, ValueError):
+    """The faces are too few to compare, or too unlike."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ def find_noise(
     vectors = Vectors(features_ND, person_N)
     grouping = group_identities(vectors, rng)
     parts = part_distances(vectors, grouping, rng)
+    if not len(parts):
+        raise NothingToAuditError("no two images of one identity are alike: choose another encoder or model")
     ordinary = float(np.quantile(parts, ORDINARY))
     audit = _Audit(grouping, precision, min_images, ordinary)
     duplicates = audit.find_duplicates()
