@@ -1,8 +1,8 @@
 """Settings of ingestion: the sources, the checks of images, and the held-out identities."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from schemas.addresses import Address
 from schemas.base import Frozen, Seed
@@ -110,7 +110,15 @@ class IngestionConfig(Frozen):
     faster and finds everything that a decoder would reject."""
     max_bad_fraction: float = Field(default=0.01, ge=0, le=1)
     """Fail when more than this share of the images is bad. Raise it for datasets known to be damaged."""
+    relabel: tuple[Address, ...] | None = Field(default=None, min_length=1)
+    """Lists of wrong labels of `gif faces audit`, a CSV file or several that are applied in this order: images get
+    other labels or are left out. null: labels are taken as they are."""
     incremental: bool = True
     """When the sources have only grown since an earlier ingestion with the same settings, read only the new images."""
     shard_bytes: int = Field(default=256 * 2**20, ge=2**16, le=2**30)
     """Image bytes per Arrow file."""
+
+    @field_validator("relabel", mode="before")
+    @classmethod
+    def _take_one_file(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""`gif faces`: contact sheets of faces, and export to the formats of other programs."""
+"""`gif faces`: contact sheets of faces, export to the formats of other programs, and the audit of labels."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -11,6 +11,7 @@ import typer
 from numpy.typing import NDArray
 from rich.progress import track
 
+from flows.cli.audit import audit
 from flows.cli.options import Run, Store
 from flows.cli.output import Console
 from flows.cli.selection import Selection, SelectionError, open_selection
@@ -22,7 +23,8 @@ from gif_core.writers import FORMATS, export_faces, group_rows
 FOLDS = 10
 PAIRS = 3000
 
-app = typer.Typer(help="Show faces on contact sheets, and export them to other formats.", no_args_is_help=True)
+app = typer.Typer(help="Show faces on contact sheets, export them, and audit their labels.", no_args_is_help=True)
+app.command("audit")(audit)
 
 FacesKey = Annotated[
     str | None,

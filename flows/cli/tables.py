@@ -13,7 +13,12 @@ from schemas.files import REPORT_FILE
 from schemas.stages import STAGES, StageName
 
 HEADLINES: Mapping[StageName, tuple[str, ...]] = {
-    "ingestion": ("{identities:,} identities and {held_out:,} held out", "{images:,} images", "{quarantine:,} refused"),
+    "ingestion": (
+        "{identities:,} identities and {held_out:,} held out",
+        "{images:,} images",
+        "{quarantine:,} refused",
+        "{moved:,} relabelled",
+    ),
     "embedding": ("{images:,} images → vectors of {dimensions:,} numbers",),
     "separation": ("nearest two: {min_distance_before:.2f} → {min_distance:.2f} apart",),
     "tokenization": ("codes of {length} tokens, each one of {vocab_size}",),

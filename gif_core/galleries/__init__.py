@@ -19,6 +19,7 @@ __all__ = [
     "EXACT_LIMIT",
     "Enrolled",
     "EnrolledGallery",
+    "Index",
     "Refused",
     "Removed",
     "build_index",
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from gif_core.galleries.enrolment import Enrolled, Refused, enroll
     from gif_core.galleries.export import export_templates
     from gif_core.galleries.gallery import EnrolledGallery, read_newest
-    from gif_core.galleries.index import EXACT_LIMIT, build_index
+    from gif_core.galleries.index import EXACT_LIMIT, Index, build_index
     from gif_core.galleries.removal import Removed, remove
 else:
     __getattr__ = lazy_imports(__name__)

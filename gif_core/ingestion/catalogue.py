@@ -67,6 +67,27 @@ class Catalogue:
                 "source %d: %d images of %d identities, %d rejected", source, images, identities, len(listing.faults)
             )
         self.refused = [Refused(source, *fault) for source, listing in enumerate(listings) for fault in listing.faults]
+        self.dropped_R = np.zeros(len(self.person_R), bool)
+        self.dropped: list[Refused] = []
+        """Records that lists of wrong labels leave out."""
+
+    @property
+    def counts_P(self) -> NDArray[np.int64]:  # noqa: N802
+        """Records of each identity that are not left out."""
+        return np.bincount(self.person_R[~self.dropped_R], minlength=len(self.labels))
+
+    def add_identity(self, source: int, label: str) -> int:
+        """Number a label that the source itself does not have."""
+        self.labels.append(label)
+        self.source_P = np.append(self.source_P, np.int32(source))
+        return len(self.labels) - 1
+
+    def names(self, records: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
+        """The source and the name there of ascending records."""
+        for source, some in self._by_source(records):
+            for start in range(0, len(some), UNIT_RECORDS):
+                part = some[start : start + UNIT_RECORDS] - self.starts[source]
+                yield from ((source, name) for name in self.readers[source].names(part))
 
     def place(self, record: int) -> tuple[int, str]:
         """The source of a record, and its name there."""

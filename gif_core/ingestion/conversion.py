@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from gif_core.images import BlockChecker, ImageLimits
 from gif_core.ingestion.catalogue import Catalogue, Refused, Unit
 from gif_core.ingestion.incremental import Base, write_files
+from gif_core.ingestion.relabelled import DROPPED, relabel
+from gif_core.ingestion.relabelling import read_relabelling
 from gif_core.ingestion.splits import SplitWriter
 from gif_core.readers import DetectingReader, Reader
 from schemas.errors import GifError
@@ -84,7 +86,10 @@ def ingest(
     """Write the shards and tables of an ingestion artifact; with a `base`, only what is new since then."""
     (folder / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
     with _detecting(readers, folder / WORK_FOLDER, workers):
-        ingestion = Ingestion(config, Catalogue(readers), folder, base or Base())
+        catalogue = Catalogue(readers)
+        for address in config.relabel or ():
+            relabel(catalogue, read_relabelling(address))
+        ingestion = Ingestion(config, catalogue, folder, base or Base())
         yield from ingestion.read(workers)
         ingestion.write_tables()
 
@@ -107,7 +112,7 @@ class Ingestion:
         self.config, self.catalogue, self.folder, self.base = config, catalogue, folder, base
         self.check = BlockChecker(image_limits(config), decode_all=config.decode_all)
         self.known = base.known_identities(catalogue)
-        self.wanted_R = base.wanted(catalogue)
+        self.wanted_R = base.wanted(catalogue) & ~catalogue.dropped_R
         self.held_over = self._held_over()
         aside_P = self._aside()
         self.splits = [self._plan("identities", ~aside_P), self._plan("held_out", aside_P)]
@@ -152,8 +157,7 @@ class Ingestion:
         write_files(self.folder, self.catalogue.readers)
 
     def _plan(self, name: Split, identities_P: NDArray[np.bool_]) -> SplitWriter:
-        counts_P = np.bincount(self.catalogue.person_R, minlength=len(identities_P))
-        enough_P = counts_P >= self.config.min_samples
+        enough_P = self.catalogue.counts_P >= self.config.min_samples
         ids = {person: identity_id for person, identity_id in self.known.items() if identities_P[person]}
         return SplitWriter(
             self.folder,
@@ -182,7 +186,7 @@ class Ingestion:
             (int(self.catalogue.source_P[person]), self.catalogue.labels[person])
             for person in np.unique(self.catalogue.person_R[again]).tolist()
         }
-        rows = [Refused(**row) for row in self.base.quarantine]
+        rows = [Refused(**row) for row in self.base.quarantine if not row["reason"].startswith(DROPPED)]
         read_again = read | identities
         return [row for row in rows if (row.source, row.record) not in read_again]
 
@@ -194,7 +198,7 @@ class Ingestion:
             raise TooManyBadImagesError(self._explain(bad, total))
 
     def _explain(self, bad: int, total: int) -> str:
-        rows = [row for row in self._quarantine() if not row.reason.startswith(LEFT_OUT)]
+        rows = [row for row in self._quarantine() if not row.reason.startswith((LEFT_OUT, DROPPED))]
         reasons = Counter(row.reason.partition(":")[0] for row in rows)
         examples = "".join(f"\n  {row.record}: {row.reason}" for row in rows[:EXAMPLES])
         return (
@@ -204,9 +208,9 @@ class Ingestion:
         )
 
     def _quarantine(self) -> list[Refused]:
-        """All rows: of the base, of the listings, of bad images, and of identities left with too few images."""
+        """All rows: of the base, the listings, lists of labels, bad images, and identities left with too few images."""
         bad = [self.catalogue.refuse(*row) for split in self.splits for row in split.progress.bad]
-        return [*self.held_over, *self.catalogue.refused, *bad, *self._left_out()]
+        return [*self.held_over, *self.catalogue.refused, *self.catalogue.dropped, *bad, *self._left_out()]
 
     def _left_out(self) -> Iterator[Refused]:
         """Identities that had enough images before bad ones were rejected."""

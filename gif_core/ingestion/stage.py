@@ -1,6 +1,6 @@
 """The stage ingestion: faces of any source → Arrow shards with dense identity ids, and the tables about them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 import pyarrow.parquet as pq
@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from gif_core.artifacts import ArtifactStore, Draft, Inputs
 from gif_core.ingestion.conversion import SourceChangedError, describe_readers, image_limits, ingest
 from gif_core.ingestion.incremental import Base, open_base
+from gif_core.ingestion.relabelling import Relabelling, describe_relabelling, read_relabelling
 from gif_core.readers import open_reader
 from gif_core.runtime import Progress, Rate, Ticker
 from schemas.files import HELD_OUT_FILE, IDENTITIES_FILE, QUARANTINE_FILE
@@ -22,6 +23,9 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
     readers = [open_reader(source, image_limits(config.ingestion)) for source in config.ingestion.sources]
     if describe_readers(readers) != draft.settings["sources"]:
         raise SourceChangedError("the sources changed while the run began: run it again")
+    lists = config.ingestion.relabel or ()
+    if describe_relabelling(lists) != draft.settings.get("relabel", []):
+        raise SourceChangedError("a list of ingestion.relabel changed while the run began: run it again")
     store = ArtifactStore(config.store)
     base = _open_base(store, draft)
     rate, store_due = Rate(), Ticker(STORE_SECONDS)
@@ -33,6 +37,13 @@ def run(config: RunConfig, inputs: Inputs, draft: Draft) -> Generator[Progress, 
         if store_due():
             store.begin_storing(draft, "*.arrow")
     _count_rows(draft)
+    _count_changes(draft, map(read_relabelling, lists))
+
+
+def _count_changes(draft: Draft, lists: Iterable[Relabelling]) -> None:
+    for each in lists:
+        for name, count in (("moved", each.moved), ("dropped", each.dropped)):
+            draft.metrics[name] = int(draft.metrics.get(name, 0)) + count
 
 
 def _count_rows(draft: Draft) -> None:

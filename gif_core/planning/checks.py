@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.embedding.encoders import check_encoder
-from gif_core.ingestion import check_enough, is_held_out
+from gif_core.ingestion import check_enough, is_held_out, read_relabelling
 from gif_core.planning.evaluation_sets import exists, sets_without_scores
 from gif_core.planning.preflight import RESERVE, Need, check_room
 from gif_core.readers import open_reader
@@ -70,6 +70,11 @@ def _missing_sources(config: RunConfig) -> Iterator[str]:
         landmarks = getattr(source, "landmarks", None)
         if landmarks and not exists(landmarks):
             yield f"ingestion.sources: there is no landmarks file {landmarks}"
+    for address in config.ingestion.relabel or ():
+        try:
+            read_relabelling(address)
+        except (OSError, ValueError) as error:
+            yield str(error)
 
 
 def _is_quick_to_list(source: Source) -> bool:

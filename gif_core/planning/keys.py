@@ -8,7 +8,7 @@ from typing import Any, Final
 from gif_core.artifacts import Artifact, ArtifactStore, artifact_key
 from gif_core.backbones import describe_file
 from gif_core.embedding.encoders import describe_weights
-from gif_core.ingestion import describe_readers, find_base
+from gif_core.ingestion import describe_readers, describe_relabelling, find_base
 from gif_core.protocols.sets import describe_set
 from gif_core.readers import open_reader
 from gif_core.reporting import Scored, find_comparable
@@ -64,10 +64,12 @@ def stage_settings(
 
 
 def _with_sources(store: ArtifactStore, config: RunConfig, settings: Settings, inputs: Inputs) -> Settings:
-    """Add the fingerprint of every source, and the stored faces that an incremental ingestion extends."""
+    """Add fingerprints of sources, digests of lists of labels, and the faces that an incremental ingestion extends."""
     readers = [open_reader(source) for source in config.ingestion.sources]
     incremental = settings.pop("incremental")
     settings["sources"] = describe_readers(readers)
+    if config.ingestion.relabel:
+        settings["relabel"] = describe_relabelling(config.ingestion.relabel)
     return settings | {"grown_from": find_base(store, settings, readers) if incremental else None}
 
 

@@ -32,13 +32,14 @@ __all__ = [
     "UnfoldingBound",
     "UnreadableTableError",
     "WebDatasetReader",
+    "is_label",
     "open_reader",
     "read_batches",
     "readable",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.readers.base import Reader
+    from gif_core.readers.base import Reader, is_label
     from gif_core.readers.columns import UnfoldingBound, UnreadableTableError, read_batches
     from gif_core.readers.detected import DetectingReader
     from gif_core.readers.factory import open_reader

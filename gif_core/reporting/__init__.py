@@ -33,6 +33,7 @@ __all__ = [
     "size_of_rows",
     "tabulate",
     "write_comparison",
+    "write_page",
     "write_report",
 ]
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from gif_core.reporting.conclusions import conclude
     from gif_core.reporting.head_cost import size_of_head, size_of_rows
     from gif_core.reporting.headlines import headline_rows
-    from gif_core.reporting.page import write_comparison, write_report
+    from gif_core.reporting.page import write_comparison, write_page, write_report
     from gif_core.reporting.published import PUBLISHED, benchmark_of
     from gif_core.reporting.scored_runs import Scored, ScoredRun, find_comparable, load_beside, load_run
 else:

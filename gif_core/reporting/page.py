@@ -1,4 +1,4 @@
-"""Writes the HTML pages: the report of a run, and the comparison of runs. Both work without a network."""
+"""Writes the HTML pages: the report of a run, the comparison of runs, and others. They work without a network."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -54,19 +54,20 @@ def write_report(
     shown = {name: show(config, inputs) for name, show in SECTIONS.items()}
     shown["beside"] = {"table": _tabulate(runs, THIS_RUN) if runs else None, "asked": config.reporting.compare}
     shown["glance"]["conclusions"] = conclude(config, runs)
-    _write_page(path, "report.html", shown | {"plotlyjs": Markup(get_plotlyjs())})
+    write_page(path, "report.html", shown | {"plotlyjs": Markup(get_plotlyjs())})
 
 
 def write_comparison(path: Path, runs: Sequence[ScoredRun], names: Sequence[str]) -> None:
     """Write a page that compares runs side by side."""
-    _write_page(path, "comparison.html", {"table": tabulate(runs, names)})
+    write_page(path, "comparison.html", {"table": tabulate(runs, names)})
 
 
 def _tabulate(runs: Sequence[ScoredRun], first: str) -> Table:
     return tabulate(runs, [first, *(run.evaluation.key[:8] for run in runs[1:])])
 
 
-def _write_page(path: Path, template: str, shown: Mapping[str, Any]) -> None:
+def write_page(path: Path, template: str, shown: Mapping[str, Any]) -> None:
+    """Fill a template with these values."""
     path.write_text(_environment().get_template(template).render(shown), encoding="utf-8")
 
 
