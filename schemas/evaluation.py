@@ -1,7 +1,7 @@
 """Settings of evaluation: the sets on which a model is evaluated."""
 
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -9,7 +9,10 @@ from schemas.addresses import Address
 from schemas.base import Frozen, Seed
 
 SetLabel = Annotated[str, Field(pattern=r"^[\w .+-]{1,60}$")]
-System = Literal["raw_pixels", "encoder", "model"]
+Network = Literal["encoder", "model"]
+System = Literal["raw_pixels", Network]
+ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
+"""Settings of sets that name files or folders."""
 
 
 class _Set(Frozen):
@@ -121,6 +124,22 @@ class IjbSet(_FileSet, _TemplateSet):
         return self.name
 
 
+class TinyFaceSet(_FileSet):
+    """TinyFace's test set: probes that are searched in a gallery with distractors; images are low in resolution."""
+
+    kind: Literal["tinyface"] = "tinyface"
+    path: Address
+    """The folder with `Testing_Set`, or a folder with `Gallery_Match`, `Gallery_Distractor` and `Probe`; the names of
+    images begin with the label of the identity, as in `17_2.jpg`."""
+    flip: bool = True
+    """Add the feature of the mirrored image to the feature of the image."""
+
+    @property
+    def default_label(self) -> str:
+        """Always `TinyFace`."""
+        return "TinyFace"
+
+
 class SyntheticPairsSet(_Grouped):
     """A small generated `.bin` set of synthetic identities that occur in no synthetic source."""
 
@@ -156,7 +175,7 @@ class SyntheticIjbSet(_TemplateSet):
 PairFiles = PairFileSet | LfwSet | PairTableSet
 PairSettings = HeldOutSet | PairFiles | SyntheticPairsSet
 TemplateSettings = IjbSet | SyntheticIjbSet
-EvaluationSet = Annotated[PairSettings | TemplateSettings, Field(discriminator="kind")]
+EvaluationSet = Annotated[PairSettings | TemplateSettings | TinyFaceSet, Field(discriminator="kind")]
 
 
 class IdentificationConfig(Frozen):
@@ -176,14 +195,14 @@ class EvaluationConfig(Frozen):
     sets: tuple[EvaluationSet, ...] = Field(default=(HeldOutSet(),), min_length=1)
     """The sets, each with its own `kind`."""
     systems: tuple[System, ...] = Field(default=("raw_pixels", "encoder", "model"), min_length=1)
-    """Systems whose features verify image pairs; `raw_pixels` and `encoder` are baselines. Template sets are evaluated
-    with the model only."""
+    """Systems that are scored; `raw_pixels` and `encoder` are baselines. Template sets and TinyFace are
+    scored with the encoder and the model only."""
     pairs: PositiveInt = 3000
     """Genuine pairs drawn from held-out identities, and as many impostor pairs; fewer if the faces have fewer."""
     folds: int = Field(default=10, ge=2)
     """Folds of the cross-validated accuracy of pair sets."""
     flip: bool = True
-    """Add the feature of the mirrored image in pair verification and identification."""
+    """Add the feature of the mirrored image in pair verification and identification, for the encoder and the model."""
     identification: IdentificationConfig | None = IdentificationConfig()
     """Settings of identification by codes; null: skip it. Only models with the head `gif` predict codes."""
     seed: Seed = 0

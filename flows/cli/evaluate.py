@@ -37,7 +37,10 @@ def evaluate(
     backbone: Annotated[str, typer.Option(help="Its architecture, a value of training.backbone.")] = "iresnet100",
     sets: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="A .bin or .parquet of pairs, or a folder of IJB; repeatable, or by commas."),
+        typer.Option(
+            metavar="PATH",
+            help="A .bin or .parquet of pairs, a folder of IJB or of TinyFace; repeatable, or by commas.",
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Without --sets: all benchmarks in this folder ($GIF_DATA).")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -46,9 +49,9 @@ def evaluate(
         typer.Option("--out", "-o", dir_okay=False, callback=check_out, help="Also write the scores as JSON."),
     ] = None,
 ) -> None:
-    """Score published weights on benchmarks, without training: pairs with and without the mirror, IJB 1:1 and 1:N.
+    """Score published weights on benchmarks, without training: pairs with and without the mirror, IJB and TinyFace.
 
-    No code in the file of weights is run. A folder of IJB is named after the set, as in IJBB, IJB-C or ijbc.
+    No code in the file of weights is run. A folder is named after its set, as in IJBB, IJB-C, ijbc or tinyface.
 
     Examples:
       gif evaluate --weights backbone.pth --sets lfw.bin,agedb_30.bin,IJBC
@@ -91,7 +94,11 @@ def _describe_set(address: str) -> dict[str, Any]:
         return {"kind": ending, "path": address, "label": benchmark_of(ending, stem)}
     if found := re.search(r"ijb[-_]?([bc])", name.lower()):
         return {"kind": "ijb", "path": address, "name": f"IJB-{found[1].upper()}"}
-    raise GifError(f"{address}: name a .bin or .parquet file of pairs, or a folder of IJB whose name says IJBB or IJBC")
+    if "tinyface" in name.lower():
+        return {"kind": "tinyface", "path": address}
+    raise GifError(
+        f"{address}: name a .bin or .parquet file of pairs, or a folder whose name says IJBB, IJBC or tinyface"
+    )
 
 
 def _finish(steps: Generator[Progress, None, list[SetResult]]) -> list[SetResult]:

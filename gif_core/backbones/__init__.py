@@ -19,12 +19,14 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "USUAL",
     "Backbone",
+    "Both",
     "WeightsError",
     "build_backbone",
     "build_network",
     "describe_file",
     "embed_batch",
     "embed_both",
+    "embed_chunks",
     "embed_images",
     "find_weights",
     "fit_weights",
@@ -32,12 +34,13 @@ __all__ = [
     "open_foreign_backbone",
     "read_backbone",
     "read_weights",
+    "unit_features",
 ]
 
 if TYPE_CHECKING:
     from gif_core.backbones.base import Backbone
     from gif_core.backbones.factory import build_backbone
-    from gif_core.backbones.features import embed_batch, embed_both, embed_images
+    from gif_core.backbones.features import Both, embed_batch, embed_both, embed_chunks, embed_images, unit_features
     from gif_core.backbones.outputs import build_network
     from gif_core.backbones.safe_loading import WeightsError, fit_weights, load_weights, read_weights
     from gif_core.backbones.weight_files import describe_file, find_weights

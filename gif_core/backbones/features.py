@@ -2,7 +2,7 @@
 
 # Shapes: B images in a batch, D dimensions, H height, W width, C channels.
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 
 import numpy as np
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from gif_core.images import Images, normalize_pixels
 from gif_core.runtime import prefetch, runs_behind, to_device
+
+Both = tuple[Tensor, Tensor | None]
+"""Un-normalised features of images, and of their mirrored images if those were asked for."""
 
 
 def embed_images(
@@ -28,7 +31,7 @@ def embed_images(
     chunks = embed_both(model, faces, indices, mirror=flip, device=device, batch_size=batch_size)
     with closing(chunks):
         for original_BD, mirror_BD in chunks:
-            yield _unit(original_BD, mirror_BD)
+            yield unit_features(original_BD, mirror_BD)
 
 
 def embed_both(
@@ -40,21 +43,37 @@ def embed_both(
     device: torch.device,
     batch_size: int = 256,
     workers: int = 1,
-) -> Generator[tuple[Tensor, Tensor | None], None, None]:
+) -> Generator[Both, None, None]:
     """Un-normalised features of images and, with `mirror`, of their mirrored images, in chunks."""
-    starts = range(0, len(indices), batch_size)
     was_training = model.training
     model.eval()
+
+    def embed(images_BHWC: NDArray[np.uint8]) -> Both:
+        return _embed_batch(model, images_BHWC, mirror, device)
+
+    try:
+        yield from embed_chunks(embed, faces, indices, batch_size=batch_size, workers=workers)
+    finally:
+        model.train(was_training)
+
+
+def embed_chunks(
+    embed: Callable[[NDArray[np.uint8]], Both],
+    faces: Images,
+    indices: NDArray[np.int64],
+    *,
+    batch_size: int,
+    workers: int = 1,
+) -> Generator[Both, None, None]:
+    """What any network, given by the features it finds in a batch, finds in these images; they are loaded ahead."""
 
     def load(start: int) -> NDArray[np.uint8]:
         return faces.load(indices[start : start + batch_size])
 
-    try:
-        with closing(prefetch(load, starts, depth=workers + 1, workers=workers)) as batches:
-            for images_BHWC in batches:
-                yield _embed_batch(model, images_BHWC, mirror, device)
-    finally:
-        model.train(was_training)
+    starts = range(0, len(indices), batch_size)
+    with closing(prefetch(load, starts, depth=workers + 1, workers=workers)) as batches:
+        for images_BHWC in batches:
+            yield embed(images_BHWC)
 
 
 def embed_batch(
@@ -62,19 +81,18 @@ def embed_batch(
 ) -> NDArray[np.float32]:
     """Unit features of one batch of images, by a model in evaluation mode."""
     original_BD, mirror_BD = _embed_batch(model, images_BHWC, flip, device)
-    return _unit(original_BD, mirror_BD)
+    return unit_features(original_BD, mirror_BD)
 
 
-def _unit(original_BD: Tensor, mirror_BD: Tensor | None) -> NDArray[np.float32]:
+def unit_features(original_BD: Tensor, mirror_BD: Tensor | None) -> NDArray[np.float32]:
+    """The sum of both, or the features of the images alone, normalised."""
     features_BD = original_BD if mirror_BD is None else original_BD + mirror_BD
     unit_BD: NDArray[np.float32] = F.normalize(features_BD, dim=1).cpu().numpy()
     return unit_BD
 
 
 @torch.inference_mode()
-def _embed_batch(
-    model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
+def _embed_batch(model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device) -> Both:
     """On a GPU image and mirror go through the network together, from pinned memory; on a CPU that gains nothing."""
     if not (mirror and runs_behind(device)):
         images_BCHW = normalize_pixels(images_BHWC, device)

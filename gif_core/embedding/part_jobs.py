@@ -2,15 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from gif_core.artifacts import Artifact, ArtifactStore, PartJob
-from gif_core.backbones import WeightsError
-from gif_core.embedding.encoders import ImageEncoder, build_encoder, describe_weights, weights_file
+from gif_core.embedding.encoders import open_encoder, with_whole_path
 from gif_core.embedding.mean_vectors import Part, embed_part, plan_parts
 from gif_core.images import Faces
 from gif_core.runtime import own_device
@@ -41,7 +36,7 @@ class EmbedPart(PartJob):
     def compute(self, threads: int) -> bytes:
         """Encode the part's faces."""
         shard = Faces([ArtifactStore(self.store).open(self.faces).path(self.part.shard)])
-        encoder = _open_encoder(self.config, self.weights, own_device(self.device))
+        encoder = open_encoder(self.config, self.weights, own_device(self.device))
         return embed_part(encoder, shard, self.part, batch_size=self.batch_size, workers=threads).to_bytes()
 
 
@@ -49,7 +44,7 @@ def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -
     """Jobs for all faces of the training identities; `settings` are those in the artifact's key."""
     execution = config.execution
     shards = [faces.stored(name) for name in faces.names("identities-")]
-    store, encoder = ArtifactStore(config.store).storage.url, _with_whole_path(config.embedding)
+    store, encoder = ArtifactStore(config.store).storage.url, with_whole_path(config.embedding)
     return [
         EmbedPart(
             store=store,
@@ -63,19 +58,3 @@ def plan_jobs(config: RunConfig, faces: Artifact, settings: Mapping[str, Any]) -
         )
         for part in plan_parts(shards, settings, execution.part_megabytes * 2**20)
     ]
-
-
-@cache
-def _open_encoder(config: EmbeddingConfig, weights: str, device: torch.device) -> ImageEncoder:
-    """Open the encoder once per process; WeightsError if its weights are not those in the key of the part."""
-    found = describe_weights(config)
-    if found != weights:
-        raise WeightsError(f"{weights_file(config)} has changed since the run began: {found}, not {weights}")
-    return build_encoder(config, device)
-
-
-def _with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
-    """Make the path of the weights absolute, since workers may run in another folder."""
-    path = weights_file(config)
-    given = path is not None and Path(config.pretrained).expanduser() == path
-    return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config

@@ -10,7 +10,15 @@ from gif_core.estimation.networks import size_of_backbone, size_of_encoder
 from gif_core.estimation.scale import Scale
 from gif_core.reporting.head_cost import size_of_head
 from gif_core.tokenization import code_shape
-from schemas.evaluation import EvaluationSet, HeldOutSet, IjbSet, PairFileSet, SyntheticIjbSet, SyntheticPairsSet
+from schemas.evaluation import (
+    EvaluationSet,
+    HeldOutSet,
+    IjbSet,
+    PairFileSet,
+    SyntheticIjbSet,
+    SyntheticPairsSet,
+    TinyFaceSet,
+)
 from schemas.run import RunConfig
 from schemas.separation import SeparationConfig
 from schemas.stages import StageName
@@ -35,7 +43,7 @@ START: Final = 1.0
 """Seconds that a stage takes to begin and to publish."""
 REPORT: Final = 3.0
 """Seconds of reporting."""
-SET_IMAGES: Final = {"IJB-B": 227_630, "IJB-C": 469_375, "CFP-FP": 14_000}
+SET_IMAGES: Final = {"IJB-B": 227_630, "IJB-C": 469_375, "TinyFace": 161_599, "CFP-FP": 14_000}
 BIN_IMAGES: Final = 12_000
 """Images of LFW, AgeDB-30, CALFW and CPLFW: 6,000 pairs."""
 DRAWN_PER_IDENTITY: Final = {"synthetic_bin": 10, "synthetic_ijb": 12}
@@ -217,10 +225,11 @@ def cost_of_evaluation(case: Case) -> StageCost:
     encoding = machine.encoding(case.config.embedding.encoder, case.config.embedding.model, encoder.flops)
     passes, images, seconds = 2 if given.flip else 1, 0, 0.0
     for each in given.sets:
-        count, paired = images_of(each, case), not isinstance(each, IjbSet | SyntheticIjbSet)
+        count = images_of(each, case)
         images += count
-        seconds += count * passes / forward.per_second
-        seconds += count / encoding.per_second if paired and "encoder" in given.systems else 0.0
+        looks = count * (2 if isinstance(each, IjbSet | SyntheticIjbSet | TinyFaceSet) else passes)
+        seconds += looks / forward.per_second if "model" in given.systems else 0.0
+        seconds += looks / encoding.per_second if "encoder" in given.systems else 0.0
         seconds += count / machine.ingestion(drawn=True).per_second if "synthetic" in each.kind else 0.0
     if given.identification and case.config.training.head == "gif":
         enrolled = given.identification.images

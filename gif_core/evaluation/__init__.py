@@ -3,13 +3,14 @@
 features           Image features of the encoder and the trained model
 groups             Groups of one benchmark, as in RFW: the worst, their spread, a common threshold
 identification     Open-set identification among the enrolled identities: metrics and threshold of each method
+image_search       Identification on TinyFace: probes searched in a gallery with distractors
 pairs              Verification on sets of pairs: held-out identities, and files such as LFW and `.bin`
-part_jobs          Features of a part of an IJB set as a job for any process
+part_jobs          Features of a part of IJB or TinyFace as a job for any process
 raw_pixels         The baseline without a network: distances between raw pixels
 results            The results of evaluation as files: JSON for readers and programs, Parquet for SQL
 single_scores      The scores behind the model's metrics, kept so that two models can be compared identity by identity
 stage              The stage evaluation: a trained model → scores on every set
-template_features  Features of an IJB set, computed and stored in parts; pooling flags reuse them
+template_features  Features of IJB or TinyFace, computed and stored in parts; pooling flags reuse them
 weights            Scores of published weights, without training anything
 templates          Verification (1:1) and identification (1:N) on sets of templates: IJB-B, IJB-C, and synthetic ones
 """

@@ -28,7 +28,7 @@ from gif_core.runtime import Progress
 from schemas.evaluation import HeldOutSet, PairSettings
 from schemas.run import RunConfig
 
-MIRRORED: Final = frozenset({"model"})
+MIRRORED: Final = frozenset({"encoder", "model"})
 """Systems for which the flag `flip` adds the features of the mirror image."""
 NOTHING_HELD_OUT: Final = "no identity was held out, so there are no pairs to verify: set ingestion.held_out above 0"
 

@@ -20,6 +20,7 @@ from gif_core.evaluation.single_scores import PAIRS, SEARCHES
 from gif_core.images import Images
 from gif_core.protocols import (
     RANKS,
+    SEARCH_RANKS,
     FlagValues,
     Identification,
     Pairs,
@@ -151,6 +152,11 @@ def identification_metrics(result: Identification) -> Metrics:
     for fpir, tpir in result.tpir_at_fpir.items():
         metrics |= {f"tpir_at_fpir_{fpir:g}": tpir, f"fnir_at_fpir_{fpir:g}": 1.0 - tpir}
     return metrics | {f"rank_{rank}": float(result.cmc[rank - 1]) for rank in RANKS}
+
+
+def search_metrics(cmc: NDArray[np.float64]) -> Metrics:
+    """The ranks of a search of single images by name."""
+    return {f"rank_{rank}": float(cmc[rank - 1]) for rank in SEARCH_RANKS}
 
 
 def error_rows(

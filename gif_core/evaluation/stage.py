@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Generator
+from pathlib import Path
 
 from gif_core.artifacts import Draft, Inputs, InThisProcess, PartRunner, list_parts
 from gif_core.evaluation import identification
 from gif_core.evaluation.groups import compare_groups
+from gif_core.evaluation.image_search import evaluate_search
 from gif_core.evaluation.pairs import evaluate_pairs
 from gif_core.evaluation.results import SetResult, write_scores
 from gif_core.evaluation.templates import evaluate_templates
 from gif_core.runtime import Progress
-from schemas.evaluation import IjbSet, SyntheticIjbSet
+from schemas.evaluation import EvaluationSet, IjbSet, SyntheticIjbSet, TinyFaceSet
 from schemas.files import PARTS_FILE
 from schemas.run import RunConfig
 
@@ -40,17 +42,22 @@ def _evaluate_sets(
 ) -> Generator[Progress, None, list[SetResult]]:
     work, results = draft.work, []
     for given in config.evaluation.sets:
-        if isinstance(given, IjbSet | SyntheticIjbSet):
-            evaluation = evaluate_templates(
-                config, inputs["training"], given, work, runner, from_scratch=draft.from_scratch
-            )
-        else:
-            evaluation = evaluate_pairs(config, inputs, given, work)
-        result = yield from evaluation
+        result = yield from evaluate_set(config, inputs, given, work, runner, from_scratch=draft.from_scratch)
         if result.undefined:
             logger.warning("%s: %s", result.title, result.undefined)
         results.append(result)
     return results
+
+
+def evaluate_set(
+    config: RunConfig, inputs: Inputs, given: EvaluationSet, work: Path, runner: PartRunner, *, from_scratch: bool
+) -> Generator[Progress, None, SetResult]:
+    """Evaluate one set of any kind; `work` holds what has to be drawn first."""
+    if isinstance(given, TinyFaceSet):
+        return evaluate_search(config, inputs, given, runner, from_scratch=from_scratch)
+    if isinstance(given, IjbSet | SyntheticIjbSet):
+        return evaluate_templates(config, inputs, given, work, runner, from_scratch=from_scratch)
+    return evaluate_pairs(config, inputs, given, work)
 
 
 def _headline(result: SetResult) -> dict[str, float | int | str]:

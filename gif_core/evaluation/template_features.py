@@ -1,28 +1,25 @@
-"""Features of an IJB set, computed and stored in parts; pooling flags reuse them."""
+"""Features of IJB or TinyFace, computed and stored in parts; pooling flags reuse them."""
 
 # Shapes: B faces in a batch, M faces of a part, D dimensions.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
-from torch import nn
 
-from gif_core.backbones import embed_both
-from gif_core.images import Images
+from gif_core.backbones import Both
 from gif_core.protocols import POOLED_AT_ONCE
 
 ALIGNMENT: Final = "five points to 112×112, least squares, bilinear, black border"
 VERSION: Final = 1
-"""Increase it when the same images and model would give different features."""
+"""Increase it when the same images and network would give different features."""
 LOADED_PARTS: Final = 2
 Floats = NDArray[np.float32]
 
@@ -32,13 +29,13 @@ class FeaturePart:
     """Faces from `start` to `end`, whose features are computed and stored together."""
 
     key: str
-    """Digest of the model, the set, the alignment and the faces."""
+    """Digest of the network, the set, the alignment and the faces."""
     start: int
     end: int
 
 
 def plan_features(faces: int, facts: Mapping[str, Any]) -> list[FeaturePart]:
-    """Cut the faces into parts; `facts` identify the model and the set."""
+    """Cut the faces into parts; `facts` identify the network and the set."""
     parts = []
     for start in range(0, faces, POOLED_AT_ONCE):
         end = min(start + POOLED_AT_ONCE, faces)
@@ -47,12 +44,8 @@ def plan_features(faces: int, facts: Mapping[str, Any]) -> list[FeaturePart]:
     return parts
 
 
-def embed_features(
-    model: nn.Module, images: Images, part: FeaturePart, *, device: torch.device, batch_size: int, workers: int
-) -> bytes:
+def collect_part(chunks: Generator[Both, None, None], part: FeaturePart) -> bytes:
     """The unnormalised features of a part and of its mirror images, as a safetensors file."""
-    rows = np.arange(part.start, part.end)
-    chunks = embed_both(model, images, rows, device=device, batch_size=batch_size, workers=workers)
     both: tuple[list[Floats], list[Floats]] = ([], [])
     with closing(chunks):
         for pair in chunks:
@@ -61,7 +54,7 @@ def embed_features(
                 collected.append(features_BD.cpu().numpy())
     original_MD, mirror_MD = map(np.concatenate, both)
     if not (np.isfinite(original_MD).all() and np.isfinite(mirror_MD).all()):
-        raise ValueError(f"the model's features of faces {part.start} to {part.end} are not finite")
+        raise ValueError(f"the features of faces {part.start} to {part.end} are not finite")
     return save({"original": original_MD, "mirror": mirror_MD})
 
 

@@ -6,19 +6,19 @@ from typing import Final
 
 from safetensors.torch import save_file
 
-from gif_core.artifacts import Artifact, ArtifactStore, InThisProcess
+from gif_core.artifacts import Artifact, ArtifactStore, Inputs, InThisProcess
 from gif_core.backbones import open_foreign_backbone
 from gif_core.evaluation.groups import compare_groups
-from gif_core.evaluation.pairs import evaluate_pairs
 from gif_core.evaluation.results import SetResult
-from gif_core.evaluation.templates import SYSTEM, evaluate_templates
+from gif_core.evaluation.stage import evaluate_set
 from gif_core.protocols import write_json
 from gif_core.runtime import Progress
-from schemas.evaluation import HeldOutSet, IjbSet, SyntheticIjbSet
+from schemas.evaluation import HeldOutSet
 from schemas.files import BACKBONE_FILE, MODEL_FILE
 from schemas.run import RunConfig
 
 KEY: Final = "0" * 64
+SYSTEM: Final = "model"
 MIRRORED, PLAIN = "image and mirror", "image"
 """The two ways in which pairs are scored."""
 
@@ -31,16 +31,20 @@ def evaluate_weights(
     `folder` holds the features of templates while they are needed. No code in the file of weights is run.
     """
     config = config.model_copy(update={"store": str(folder)})
-    model, results = _import(weights, backbone, folder), list[SetResult]()
+    inputs: Inputs = {"training": _import(weights, backbone, folder)}
+    results: list[SetResult] = []
     runner = InThisProcess(config.execution.workers)
     for given in config.evaluation.sets:
         if isinstance(given, HeldOutSet):
-            raise ValueError("held-out identities are those of a run: give files of pairs or folders of IJB")
-        if isinstance(given, IjbSet | SyntheticIjbSet):
-            result = yield from evaluate_templates(config, model, given, folder, runner, from_scratch=False)
-        else:
-            result = yield from evaluate_pairs(_model_only(config, flip=True), {"training": model}, given, folder)
-            plain = yield from evaluate_pairs(_model_only(config, flip=False), {"training": model}, given, folder)
+            raise ValueError(
+                "held-out identities are those of a run: give files of pairs, or folders of IJB or TinyFace"
+            )
+        mirrored = evaluate_set(_model_only(config, flip=True), inputs, given, folder, runner, from_scratch=False)
+        result = yield from mirrored
+        if "folds" in result.flags:  # pairs; the flag of other sets is their own
+            plain = yield from evaluate_set(
+                _model_only(config, flip=False), inputs, given, folder, runner, from_scratch=False
+            )
             both = ((MIRRORED, result), (PLAIN, plain))
             result.systems = {name: each.systems[SYSTEM] for name, each in both if SYSTEM in each.systems}
         results.append(result)

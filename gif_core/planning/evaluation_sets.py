@@ -1,15 +1,11 @@
 """Which evaluation sets a run would score, and which are not there."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import fsspec
 
-from schemas.evaluation import EvaluationSet, HeldOutSet
+from schemas.evaluation import ADDRESSES, EvaluationSet, HeldOutSet
 from schemas.run import RunConfig
-
-ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
-"""Settings of evaluation sets that name files or folders."""
 
 
 def leave_out_missing_sets(config: RunConfig) -> RunConfig:

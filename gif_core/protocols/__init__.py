@@ -1,11 +1,12 @@
 """Protocols: how verification and identification of faces are measured, and the sets they are measured on.
 
-pairs          `Pairs` and `draw_pairs`: which images are compared, and pairs drawn from labelled images
-pair_protocol  Accuracy over folds and TAR at FAR for pairs: LFW, CFP-FP, AgeDB, CALFW, CPLFW
-ijb_protocol   IJB-B and IJB-C: pooling of templates, 1:1 verification, 1:N identification
-roc            The ROC curve, TAR at a given FAR, and the checks that pairs have metrics at all
-scores         Reads and writes `scores.json` and `identification.json`
-sets/          Readers of evaluation sets: bin, lfw, parquet, ijb, synthetic
+pairs            `Pairs` and `draw_pairs`: which images are compared, and pairs drawn from labelled images
+pair_protocol    Accuracy over folds and TAR at FAR for pairs: LFW, CFP-FP, AgeDB, CALFW, CPLFW
+ijb_protocol     IJB-B and IJB-C: pooling of templates, 1:1 verification, 1:N identification
+search_protocol  TinyFace: probes searched in a gallery with distractors
+roc              The ROC curve, TAR at a given FAR, and the checks that pairs have metrics at all
+scores           Reads and writes `scores.json` and `identification.json`
+sets/            Readers of evaluation sets: bin, lfw, parquet, ijb, tinyface, synthetic
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ __all__ = [
     "PAIR_PROTOCOL",
     "POOLED_AT_ONCE",
     "RANKS",
+    "SEARCH_PROTOCOL",
+    "SEARCH_RANKS",
     "THRESHOLDS_T",
     "FlagValues",
     "Flags",
@@ -30,6 +33,7 @@ __all__ = [
     "UndefinedMetricsError",
     "Verification",
     "check_pairs",
+    "combine_features",
     "draw_pairs",
     "flags_of",
     "identify_templates",
@@ -41,6 +45,8 @@ __all__ = [
     "read_identification",
     "read_scores",
     "score_pairs",
+    "search_cmc",
+    "search_images",
     "verify_distances",
     "verify_templates",
     "worst_errors",
@@ -57,6 +63,7 @@ if TYPE_CHECKING:
         Identification,
         Search,
         TemplateVerification,
+        combine_features,
         identify_templates,
         pool_templates,
         score_pairs,
@@ -82,5 +89,6 @@ if TYPE_CHECKING:
         read_scores,
         write_json,
     )
+    from gif_core.protocols.search_protocol import SEARCH_PROTOCOL, SEARCH_RANKS, search_cmc, search_images
 else:
     __getattr__ = lazy_imports(__name__)

@@ -93,7 +93,7 @@ def pool_templates(
     sums_TD: Doubles | None = None
     for start in range(0, len(template_N), POOLED_AT_ONCE):
         chunk = slice(start, min(start + POOLED_AT_ONCE, len(template_N)))
-        features_MD = _combine(*load(chunk.start, chunk.stop), flags)
+        features_MD = combine_features(*load(chunk.start, chunk.stop), flags)
         sums_TD = np.zeros((num_templates, features_MD.shape[1])) if sums_TD is None else sums_TD
         rows_R, place_M = np.unique(template_N[chunk], return_inverse=True)
         starts = np.arange(len(place_M) + 1)
@@ -159,7 +159,8 @@ def _media_shares(template_N: NDArray[np.int64], media_N: NDArray[np.int64]) -> 
     return shares
 
 
-def _combine(original_MD: NDArray[np.float32], mirror_MD: NDArray[np.float32], flags: Flags) -> Doubles:
+def combine_features(original_MD: NDArray[np.float32], mirror_MD: NDArray[np.float32], flags: Flags) -> Doubles:
+    """Return the features of images, with `flip` plus those of their mirror images, without `norm` of unit length."""
     features_MD = original_MD.astype(np.float64)
     if flags.flip:
         features_MD += mirror_MD

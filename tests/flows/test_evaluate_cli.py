@@ -12,6 +12,7 @@ from gif_core.backbones import build_backbone, embed_images
 from gif_core.protocols import pair_distances, verify_distances
 from gif_core.protocols.sets import open_pair_set, write_synthetic_bin, write_synthetic_ijb
 from schemas.evaluation import PairFileSet
+from tests.tinyface_files import write_tinyface
 
 Gif = Callable[..., str]
 
@@ -60,10 +61,12 @@ def test_published_weights_get_their_scores_with_and_without_the_mirror(
     assert f"{100 * systems['image']['accuracy']:.2f}" in shown
 
 
-def test_sets_are_named_by_their_addresses(folder: Path, run_gif: Gif) -> None:
+def test_sets_are_named_by_their_addresses(folder: Path, tmp_path: Path, run_gif: Gif) -> None:
     weights = ("--weights", str(folder / "backbone.pth"), "--backbone", "iresnet_tiny")
-    shown = run_gif("evaluate", *weights, "--sets", str(folder / "lfw.bin"), "--device", "cpu")
+    tiny = write_tinyface(tmp_path, identities=2, distractors=1)
+    shown = run_gif("evaluate", *weights, "--sets", f"{folder / 'lfw.bin'},{tiny}", "--device", "cpu")
     assert "LFW" in shown
+    assert "TinyFace" in shown
     assert "IJB-C" not in shown
 
 

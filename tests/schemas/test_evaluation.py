@@ -15,13 +15,14 @@ def test_sets_are_called_by_their_label_or_a_name_of_their_own() -> None:
         {"kind": "parquet", "path": "mine.parquet", "label": "my pairs"},
         {"kind": "ijb", "path": "IJBB", "name": "IJB-B"},
         {"kind": "ijb", "path": "IJBB", "name": "IJB-B", "norm": False, "label": "IJB-B without norm"},
+        {"kind": "tinyface", "path": "tinyface"},
         {"kind": "synthetic_bin"},
         {"kind": "synthetic_ijb"},
     ]
     titles = [each.title for each in EvaluationConfig.model_validate({"sets": given}).sets]
     assert titles == [
         *("agedb_30", "LFW", "my pairs", "IJB-B", "IJB-B without norm"),
-        *("synthetic-LFW", "synthetic-IJB-C"),
+        *("TinyFace", "synthetic-LFW", "synthetic-IJB-C"),
     ]
     kinds = EvaluationConfig.model_json_schema()["properties"]["sets"]["items"]["discriminator"]["mapping"]
     assert {each["kind"] for each in given} | {"held_out"} == set(kinds)

@@ -62,11 +62,11 @@ def test_sources_and_sets_of_presets_are_in_one_folder_that_is_set_once(monkeypa
     usual, given = load_config("ms1mv2"), load_config("insightface-r100", ["data=s3://bucket/faces/"])
     assert usual.ingestion.sources[0].path == "data/ms1mv2"
     assert given.ingestion.sources[0].path == "s3://bucket/faces/glint360k"
-    titles = ["LFW", "CFP-FP", "AgeDB-30", "CALFW", "CPLFW", "IJB-B", "IJB-C"]
+    titles = ["LFW", "CFP-FP", "AgeDB-30", "CALFW", "CPLFW", "IJB-B", "IJB-C", "TinyFace"]
     assert [each.title for each in usual.evaluation.sets] == titles
     assert given.evaluation.sets[0].path == "s3://bucket/faces/lfw.bin"
     monkeypatch.setenv("GIF_DATA", "/faces")
-    assert load_config("ms1mv2").evaluation.sets[-1].path == "/faces/IJBC"
+    assert load_config("ms1mv2").evaluation.sets[-1].path == "/faces/tinyface"
 
 
 def test_presets_of_insightface_have_its_recipe() -> None:

@@ -25,6 +25,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.run import RunConfig
 from schemas.stages import StageName
 from tasks.evaluation import evaluation
+from tests.tinyface_files import write_tinyface
 
 SOURCE = {"kind": "synthetic", "identities": 12, "smallest": 4, "largest": 5}
 Run = Callable[..., Artifact]
@@ -71,12 +72,15 @@ def run(tmp_path: Path, store: ArtifactStore, without_flow: None) -> Run:
         "training": publish(store, "training", save_untrained),
     }
 
-    def make(sets: list[dict[str, Any]], *, refresh: bool = False, **settings: Any) -> Artifact:
+    def make(
+        sets: list[dict[str, Any]], *, refresh: bool = False, embedding: dict[str, Any] | None = None, **settings: Any
+    ) -> Artifact:
         given = {"sets": sets, "pairs": 40, "systems": ["raw_pixels", "model"], **settings}
         config = RunConfig.model_validate(
             {
                 "store": str(tmp_path / "store"),
                 "evaluation": given,
+                "embedding": embedding or {},
                 "execution": {"device": "cpu", "workers": 1, "encode_batch": 32},
             }
         )
@@ -162,6 +166,57 @@ def test_sets_of_every_kind_are_measured_side_by_side(run: Run, tmp_path: Path) 
         assert row["same"] == (row["distance"] >= row["threshold"]), "all of them are errors"
         assert cv2.imdecode(np.frombuffer(row["left_image"], np.uint8), cv2.IMREAD_COLOR).shape == (112, 112, 3)
     assert set(pq.read_table(artifact.path("cmc.parquet"))["set"].to_pylist()) == {"IJB-C", "synthetic-IJB-C"}
+
+
+def test_an_encoder_with_the_weights_of_the_model_gets_the_scores_of_the_model(
+    run: Run, store: ArtifactStore, tmp_path: Path
+) -> None:
+    tree = write_synthetic_ijb(tmp_path / "ijb", identities=4, seed=5)
+    sets = [{"kind": "held_out"}, {"kind": "ijb", "path": str(tree), "name": "IJB-C"}]
+    alone = run(sets, systems=["model"])
+    weights = store.open(store.ref("training", alone.manifest.inputs["training"].key)).path("backbone.safetensors")
+    same = {"encoder": "backbone", "model": "iresnet_tiny", "pretrained": str(weights)}
+    both = run(sets, systems=["encoder", "model"], embedding=same)
+    assert both.manifest.metrics["parts_computed"] == 1, "the model's features are those of the first run"
+    assert set(parts_of(both)) > set(parts_of(alone))
+    for title, found in sets_of(both).items():
+        assert list(found["systems"]) == ["encoder", "model"]
+        assert found["systems"]["encoder"] == pytest.approx(found["systems"]["model"], abs=1e-6)
+        assert found["systems"]["model"] == sets_of(alone)[title]["systems"]["model"]
+    assert sets_of(both)["held_out"]["system_flags"] == {"encoder": {"flip": True}, "model": {"flip": True}}
+    plain = sets_of(run(sets[:1], systems=["encoder"], embedding=same, flip=False))["held_out"]
+    assert plain["system_flags"] == {"encoder": {"flip": False}}
+    assert plain["systems"]["encoder"] != sets_of(both)["held_out"]["systems"]["encoder"]
+
+
+def test_tinyface_is_scored_by_ranks_and_its_features_are_kept(run: Run, tmp_path: Path) -> None:
+    tree = write_tinyface(tmp_path, identities=4, distractors=30)
+    given = {"kind": "tinyface", "path": str(tree)}
+    tiny_clip = {"model": "tiny-clip", "pretrained": "synthetic"}
+    artifact = run([given], systems=["raw_pixels", "encoder", "model"], embedding=tiny_clip)
+    found = sets_of(artifact)["TinyFace"]
+    assert list(found["systems"]) == ["encoder", "model"]
+    assert {name: found[name] for name in ("probes", "gallery", "distractors")} == {
+        "probes": 8,
+        "gallery": 38,
+        "distractors": 30,
+    }
+    assert found["protocol"] == "tinyface-1"
+    assert found["flags"] == {"flip": True}
+    for metrics in found["systems"].values():
+        assert metrics["rank_1"] <= metrics["rank_5"] <= metrics["rank_20"]
+    assert artifact.manifest.metrics["TinyFace/rank_1"] == found["systems"]["model"]["rank_1"]
+    assert artifact.manifest.metrics["parts_computed"] == 2
+    searches = pq.read_table(artifact.path("searches.parquet"))
+    assert searches["identity"].to_pylist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    again = run([given | {"flip": False}], systems=["encoder", "model"], embedding=tiny_clip)
+    assert again.manifest.metrics["parts_computed"] == 0
+
+
+def test_a_set_of_templates_is_undefined_for_systems_that_cannot_score_it(run: Run) -> None:
+    found = sets_of(run([{"kind": "synthetic_ijb", "identities": 4}], systems=["raw_pixels"]))["synthetic-IJB-C"]
+    assert found["systems"] == {}
+    assert "evaluation.systems names neither" in found["undefined"]
 
 
 def test_identification_says_why_a_model_has_none_and_can_be_left_out(run: Run) -> None:

@@ -1,7 +1,7 @@
 """Encoders: which pretrained network turns a face into a vector? One protocol, one file per library.
 
 base                   `Encoder` protocol and `ImageEncoder`: a network, its preprocessing and its precision
-factory                `build_encoder`: the encoder that a configuration names
+factory                `build_encoder`: the encoder that a configuration names; `open_encoder`: once per process
 open_clip_encoder      CLIP and others through open_clip, including the project's own `tiny-clip`
 timm_encoder           DINO, DINOv2 and all other image models of timm
 backbone_encoder       A face recognition backbone as the encoder: trained here, by insightface or by CVLFace
@@ -25,16 +25,18 @@ __all__ = [
     "describe_weights",
     "draw_examples",
     "new_model",
+    "open_encoder",
     "save_model",
     "train_tiny_clip",
     "weights_file",
+    "with_whole_path",
     "zero_shot",
 ]
 
 if TYPE_CHECKING:
     from gif_core.embedding.encoders.base import ImageEncoder
-    from gif_core.embedding.encoders.factory import build_encoder
-    from gif_core.embedding.encoders.files import describe_weights, weights_file
+    from gif_core.embedding.encoders.factory import build_encoder, open_encoder
+    from gif_core.embedding.encoders.files import describe_weights, weights_file, with_whole_path
     from gif_core.embedding.encoders.names import check_encoder
     from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
     from gif_core.embedding.encoders.tiny_clip import (

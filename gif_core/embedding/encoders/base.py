@@ -39,7 +39,15 @@ class ImageEncoder:
     @torch.inference_mode()
     def encode(self, images_BHWC: NDArray[np.uint8]) -> Tensor:
         """Return unit vectors [B, D] of RGB faces, in float32 for any precision of the network."""
+        return nn.functional.normalize(self._features(images_BHWC), dim=1)
+
+    @torch.inference_mode()
+    def encode_both(self, images_BHWC: NDArray[np.uint8], *, mirror: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the un-normalised features [B, D] of the faces and, with `mirror`, of their mirrored images."""
+        mirrored_BHWC = np.ascontiguousarray(images_BHWC[:, :, ::-1]) if mirror else None
+        return self._features(images_BHWC), None if mirrored_BHWC is None else self._features(mirrored_BHWC)
+
+    def _features(self, images_BHWC: NDArray[np.uint8]) -> Tensor:
         images_BCHW = self.preprocessing(images_BHWC, self.device)
         with autocast(self.device, self.precision):
-            features_BD = self.tower(images_BCHW)
-        return nn.functional.normalize(features_BD.float(), dim=1)
+            return self.tower(images_BCHW).float()

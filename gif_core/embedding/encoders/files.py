@@ -22,3 +22,10 @@ def describe_weights(config: EmbeddingConfig) -> str:
     """What keys say of the weights: the digest of a local file, or the library's tag."""
     path = weights_file(config)
     return f"sha256:{file_sha256(path)}" if path else config.pretrained
+
+
+def with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
+    """Make the path of the weights absolute, since workers may run in another folder."""
+    path = weights_file(config)
+    given = path is not None and Path(config.pretrained).expanduser() == path
+    return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config

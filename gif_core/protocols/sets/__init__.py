@@ -7,6 +7,7 @@ bin           insightface's `.bin`: a pickle from an untrusted source, parsed wi
 lfw           LFW's `pairs.txt` and its folder of images
 parquet       Pairs in a Parquet table
 ijb           IJB-B and IJB-C: `meta/` and `loose_crop/`
+tinyface      TinyFace: folders of gallery, distractors and probes
 synthetic     Draws small synthetic benchmark sets in the file formats of the real ones
 files         Reads, lists and digests the files of a set
 text_columns  Text files in columns, with errors that name the line and the column
@@ -23,13 +24,19 @@ __all__ = [
     "IjbMeta",
     "IjbName",
     "PairSet",
+    "SearchSet",
     "describe_ijb",
     "describe_set",
+    "describe_tinyface",
+    "list_tinyface",
     "open_pair_set",
     "open_pairs",
     "open_template_set",
     "read_faces",
     "read_ijb",
+    "read_tinyface",
+    "tinyface_files",
+    "tinyface_images",
     "write_synthetic_bin",
     "write_synthetic_ijb",
 ]
@@ -41,5 +48,13 @@ if TYPE_CHECKING:
     from gif_core.protocols.sets.opening import open_pair_set, open_pairs, open_template_set
     from gif_core.protocols.sets.pair_set import PairSet
     from gif_core.protocols.sets.synthetic import write_synthetic_bin, write_synthetic_ijb
+    from gif_core.protocols.sets.tinyface import (
+        SearchSet,
+        describe_tinyface,
+        list_tinyface,
+        read_tinyface,
+        tinyface_files,
+        tinyface_images,
+    )
 else:
     __getattr__ = lazy_imports(__name__)

@@ -1,11 +1,13 @@
 """What an evaluation set holds, as it enters the key of its scores: digests of files instead of their addresses."""
 
-from typing import Any, Final
+from typing import Any
 
 from gif_core.protocols.sets.bin import LARGEST_FILE
 from gif_core.protocols.sets.files import EvaluationFiles
 from gif_core.protocols.sets.ijb import describe_ijb
+from gif_core.protocols.sets.tinyface import describe_tinyface, tinyface_files
 from schemas.evaluation import (
+    ADDRESSES,
     EvaluationSet,
     HeldOutSet,
     IjbSet,
@@ -14,10 +16,8 @@ from schemas.evaluation import (
     PairTableSet,
     SyntheticIjbSet,
     SyntheticPairsSet,
+    TinyFaceSet,
 )
-
-ADDRESSES: Final = ("path", "folder", "pairs", "images", "landmarks")
-"""Settings that name files or folders."""
 
 
 def describe_set(given: EvaluationSet) -> dict[str, Any]:
@@ -27,14 +27,17 @@ def describe_set(given: EvaluationSet) -> dict[str, Any]:
         settings.pop("group", None)  # so that it is in no key unless it is used
     if isinstance(given, HeldOutSet | SyntheticPairsSet | SyntheticIjbSet):
         return settings
-    holds = (
-        describe_ijb(EvaluationFiles(given.path), given.name) if isinstance(given, IjbSet) else describe_pairs(given)
-    )
     return (
         {name: value for name, value in settings.items() if name not in (*ADDRESSES, "optional")}
         | {"label": given.title}
-        | holds
+        | _describe_files(given)
     )
+
+
+def _describe_files(given: PairFileSet | LfwSet | PairTableSet | IjbSet | TinyFaceSet) -> dict[str, Any]:
+    if isinstance(given, IjbSet):
+        return describe_ijb(EvaluationFiles(given.path), given.name)
+    return describe_tinyface(tinyface_files(given.path)) if isinstance(given, TinyFaceSet) else describe_pairs(given)
 
 
 def describe_pairs(given: PairFileSet | LfwSet | PairTableSet) -> dict[str, Any]:

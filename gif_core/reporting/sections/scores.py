@@ -22,12 +22,13 @@ KINDS: Final = {
     "lfw": "Pairs of a pairs.txt (LFW)",
     "parquet": "Pairs of a Parquet table",
     "ijb": "Templates of IJB, 1:1 and, where there are galleries, 1:N",
+    "tinyface": "Probes of TinyFace, searched in its gallery with distractors, 1:N",
     "synthetic_bin": "Pairs of synthetic identities that occur in no other data",
     "synthetic_ijb": "Templates of synthetic identities that occur in no other data, in the format of IJB-C",
 }
 COUNTED: Final = {"same": "of them of one identity"}
 TEMPLATES: Final = ("ijb", "synthetic_ijb")
-HEADLINES: Final = ("accuracy", "tar_at_far_0.0001")
+HEADLINES: Final = ("accuracy", "tar_at_far_0.0001", "rank_1")
 
 
 def show_scores(config: RunConfig, inputs: Inputs) -> Shown:
