@@ -14,7 +14,7 @@ from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
 from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, naming_full_disk, save_run
 from gif_core.planning import StageIdentity, check_faces, find_inputs, identify_stage, plan_stages, upstream_of
-from gif_core.runtime import MemoryWatch, log_fields
+from gif_core.runtime import MemoryWatch, duration, log_fields, milestones
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
 from schemas.execution import ExecutionConfig
@@ -78,6 +78,7 @@ class Run:
         while waiting:
             stage = waiting.pop(0)
             self._note(current=stage)
+            milestones.info("%s begins", stage)
             where = self.store.storage.url
             with self.end_recorded(), naming_full_disk(where), log_fields(run=self.record.run_id, stage=stage):
                 try:
@@ -88,6 +89,7 @@ class Run:
                     continue
             to_refresh.discard(stage)
             self._note(stages={**self.record.stages, stage: done})
+            milestones.info("%s: %s in %s", stage, done.action, duration(done.seconds))
         self.record = save_run(self.store, self.record, state="completed" if ends else "running", current=None)
         return self.record
 

@@ -12,7 +12,7 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from gif_core.runtime import Progress, Ticker
+from gif_core.runtime import Progress, Ticker, milestones
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,9 @@ class Activity:
         self.bar.update(self.row, completed=step.done, total=step.total, note=step.text)
         if self.ui_due():
             self.artifact = _show(self.artifact, self.name, 100 * step.done / max(step.total or 1, 1), step.text)
-        if self.log_due() and not self.console.is_terminal:
+        if step.milestone:
+            milestones.info("%s: %s  %s", self.name, step.milestone, step.text)
+        elif self.log_due() and not self.console.is_terminal:
             logger.info("%s: %d of %s %s", self.name, step.done, step.total or "?", step.text)
 
     def end(self, *, finished: bool = False) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BATCH = 64
 SHOWN = 6
+VERIFIED = 300
 FORMATS = (".npy", ".parquet")
 TINY_CLIP = EmbeddingConfig(model="tiny-clip", pretrained="synthetic")
 
@@ -110,20 +111,27 @@ def ask_attributes(
     identities: Annotated[int, typer.Option(min=1, help="Number of new synthetic identities.")] = 2000,
     device: Device = "auto",
 ) -> None:
-    """Measure how well tiny-clip names the attributes of new identities (zero-shot: the best-fitting prompt wins).
+    """Measure how well tiny-clip names the attributes of new identities, and how well it verifies them by itself.
+
+    Attributes are zero-shot: the best-fitting prompt wins.
 
     Example:
       gif tiny-clip test --pretrained tiny-clip.safetensors
     """
-    from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
+    from gif_core.embedding.encoders import TEST_SEED, OpenClipEncoder, zero_shot
+    from gif_core.evaluation import verify_drawn
     from gif_core.runtime import pick_device
 
     config = TINY_CLIP.model_copy(update={"pretrained": pretrained})
     table = Table("attribute", "accuracy", "always the commonest", "mean over the words", "random guess", "identities")
-    for name, found in zero_shot(OpenClipEncoder(config, pick_device(device)), identities).items():
+    encoder = OpenClipEncoder(config, pick_device(device))
+    for name, found in zero_shot(encoder, identities).items():
         metrics = (found.accuracy, found.commonest, found.recall, found.chance)
         table.add_row(name, *(f"{100 * metric:.1f} %" for metric in metrics), str(found.identities))
     Console().print(table)
+    verified = min(identities, VERIFIED)
+    accuracy = verify_drawn(encoder, TEST_SEED, verified)
+    print(f"verification of {verified} of these identities by the cosine of two images: {100 * accuracy:.1f} %")
 
 
 def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float32]:

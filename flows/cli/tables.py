@@ -8,8 +8,9 @@ from rich.table import Table
 
 from flows.cli.output import Console
 from gif_core.artifacts import ArtifactStore
-from schemas.artifacts import RunRecord, StageRecord
+from schemas.artifacts import Manifest, RunRecord, StageRecord
 from schemas.files import REPORT_FILE
+from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
 
 HEADLINES: Mapping[StageName, tuple[str, ...]] = {
@@ -44,7 +45,19 @@ def show_run(console: Console, store: ArtifactStore, record: RunRecord) -> None:
     if "reporting" in record.stages:
         ref = store.ref("reporting", record.stages["reporting"].key)
         if store.find(ref.stage, ref.key):
-            console.print(f"report: {store.open(ref).path(REPORT_FILE)}", soft_wrap=True, highlight=False)
+            report = store.open(ref)
+            _show_conclusions(console, store, record, report.manifest)
+            console.print(f"report: {report.path(REPORT_FILE)}", soft_wrap=True, highlight=False)
+
+
+def _show_conclusions(console: Console, store: ArtifactStore, record: RunRecord, report: Manifest) -> None:
+    """Print the lines that the report begins with, if it has any."""
+    if not report.settings.get("beside"):
+        return
+    from gif_core.reporting import conclude_report
+
+    for number, line in enumerate(conclude_report(store, RunConfig.model_validate(record.config), report), start=1):
+        console.print(f"{number}. {line}", highlight=False, markup=False)
 
 
 def _add_stage(table: Table, store: ArtifactStore, stage: StageName, done: StageRecord) -> None:

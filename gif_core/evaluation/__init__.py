@@ -1,5 +1,6 @@
 """Evaluation: how well does a trained model verify and identify identities that it was not trained on?
 
+drawn              Verification of drawn identities by an encoder alone
 features           Image features of the encoder and the trained model
 groups             Groups of one benchmark, as in RFW: the worst, their spread, a common threshold
 identification     Open-set identification among the enrolled identities: metrics and threshold of each method
@@ -27,11 +28,13 @@ __all__ = [
     "keep_pairs",
     "measure_identification",
     "pair_metrics",
+    "verify_drawn",
     "write_scores",
     "write_weight_scores",
 ]
 
 if TYPE_CHECKING:
+    from gif_core.evaluation.drawn import verify_drawn
     from gif_core.evaluation.groups import compare_groups
     from gif_core.evaluation.identification import measure_identification
     from gif_core.evaluation.results import SetResult, SystemResult, pair_metrics, write_scores

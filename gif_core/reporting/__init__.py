@@ -24,6 +24,7 @@ __all__ = [
     "Table",
     "benchmark_of",
     "conclude",
+    "conclude_report",
     "find_comparable",
     "headline_rows",
     "load_beside",
@@ -39,7 +40,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.reporting.comparison import Table, shared_metrics, tabulate
-    from gif_core.reporting.conclusions import conclude
+    from gif_core.reporting.conclusions import conclude, conclude_report
     from gif_core.reporting.head_cost import size_of_head, size_of_rows
     from gif_core.reporting.headlines import headline_rows
     from gif_core.reporting.page import write_comparison, write_page, write_report

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from gif_core.artifacts import ArtifactStore
 from gif_core.reporting.comparison import differing_settings
 from gif_core.reporting.head_cost import FLOAT_BYTES, code_dimension, size_of_rows, size_of_tokens
-from gif_core.reporting.scored_runs import ScoredRun
+from gif_core.reporting.scored_runs import ScoredRun, load_beside
 from gif_core.runtime import percent, size
 from gif_core.tokenization import code_shape
+from schemas.artifacts import Manifest
 from schemas.run import RunConfig
 
 RIVAL: Final = "cosface"
@@ -40,6 +42,14 @@ def conclude(config: RunConfig, runs: Sequence[ScoredRun]) -> list[str]:
         f"network, images and steps: {ahead} (one seed).",
         f"A step of the head with a million identities (computed): {_costs(config, runs[0])}.",
     ]
+
+
+def conclude_report(store: ArtifactStore, config: RunConfig, report: Manifest) -> list[str]:
+    """Return the lines with which a stored report begins."""
+    beside, scored = report.settings.get("beside"), report.inputs.get("evaluation")
+    if not beside or scored is None:
+        return []
+    return conclude(config, load_beside(store, [scored.key, *beside]))
 
 
 def _find_rival(runs: Sequence[ScoredRun]) -> ScoredRun | None:

@@ -16,7 +16,7 @@ memory         peak memory of a process tree
 gpus           memory and time of the GPUs that a stage uses
 matrices       memory-mapped float32 tensors in safetensors files
 sharded_rows   a matrix whose rows are divided among processes; unit rows
-logs           log lines that carry run, stage and artifact; JSON logging
+logs           log lines that carry run, stage and artifact; JSON logging; milestones of a run
 terminal_text  text from outside, made safe for a terminal
 formatting     numbers, sizes, durations, dates and metric names as text
 distribution   the installed distribution: its name, tested versions, and commands that add packages
@@ -78,6 +78,7 @@ __all__ = [
     "map_matrix",
     "map_tensor",
     "metric_name",
+    "milestones",
     "moment",
     "once_per_file",
     "own_address",
@@ -137,7 +138,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.gpus import GpuWatch
     from gif_core.runtime.interrupts import postponed_interrupts
     from gif_core.runtime.jobs import JobWorker
-    from gif_core.runtime.logs import JsonLines, add_log_fields, log_fields, with_log_fields
+    from gif_core.runtime.logs import JsonLines, add_log_fields, log_fields, milestones, with_log_fields
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch

@@ -12,6 +12,8 @@ from typing import Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 FIELDS: Final = ("run", "stage", "artifact")
+milestones: Final = logging.getLogger("gif_core.milestones")
+"""What a reader of a log without bars wants to follow: stages that begin and end, epochs of a training."""
 _about: ContextVar[dict[str, str]] = ContextVar("gif-log", default={})  # noqa: B039 (never changed in place)
 
 

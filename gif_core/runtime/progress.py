@@ -18,6 +18,8 @@ class Progress:
     """None while it is not known."""
     text: str = ""
     """Headline metrics so far, in a line."""
+    milestone: str = ""
+    """What this step completes, such as an epoch."""
 
 
 def result_of(steps: Generator[Progress, None, Result]) -> Result:

@@ -44,8 +44,15 @@ def _train(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[Progr
     yield Progress("training", 0, None)
     with _open_logs(config, draft) as logs, closing(_run(job, config, draft)) as reports:
         for report in reports:
-            yield Progress("training", report.step, report.steps, describe_report(report))
+            text = describe_report(report)
+            yield Progress("training", report.step, report.steps, text, _milestone(report, job.config.epochs))
             logs.add(report)
+
+
+def _milestone(report: TrainingReport, epochs: int) -> str:
+    """The epoch that ends with a report."""
+    ends = report.step * epochs == (report.epoch + 1) * report.steps
+    return f"epoch {report.epoch + 1} of {epochs}" if ends else ""
 
 
 def _run(job: TrainingJob, config: RunConfig, draft: Draft) -> Generator[TrainingReport, None, None]:

@@ -1,6 +1,6 @@
 """The paper's claims about training, on the demo's faces: verification accuracy on unseen identities by variant.
 
-Every variant trains half as long as the demo. The demo's encoder was trained on synthetic faces, not on photographs, so
+Every variant trains as long as the demo. The demo's encoder was trained on synthetic faces, not on photographs, so
 claims about the encoder are also tested on photographs where available, in four epochs.
 """
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from schemas.loading import load_config
+from schemas.stages import STAGES
+
 GIF = str(Path(sys.executable).with_name("gif"))
 
 
@@ -36,11 +39,30 @@ def gif(tmp_path_factory: pytest.TempPathFactory, prefect_api: str, tiny_setting
 
 
 @pytest.fixture(scope="module")
-def after_a_run(gif):
-    """The command line after one complete run."""
+def first_run(gif) -> str:
+    """What one complete run prints."""
     printed = gif("run", "--config", "run.yaml")
     assert "completed" in printed
+    return printed
+
+
+@pytest.fixture(scope="module")
+def after_a_run(gif, first_run: str):
+    """The command line after one complete run."""
     return gif
+
+
+def test_without_a_terminal_every_stage_has_a_line_when_it_begins_and_ends_and_every_epoch(
+    first_run: str, tiny_settings: dict[str, object]
+) -> None:
+    lines = [line.partition(" ")[2] for line in first_run.partition("run ")[0].splitlines()]
+    assert [line for line in lines if line.endswith(" begins")] == [f"{stage} begins" for stage in STAGES]
+    assert [line.partition(":")[0] for line in lines if ": computed in " in line] == list(STAGES)
+    epochs = load_config(tiny_settings).training.epochs
+    begun, ended = (lines.index(each) for each in ("training begins", "evaluation begins"))
+    assert [line.split("  ")[0] for line in lines[begun + 1 : ended - 1]] == [
+        f"training: epoch {epoch} of {epochs}" for epoch in range(1, epochs + 1)
+    ]
 
 
 def test_help_teaches_the_commands(gif) -> None:

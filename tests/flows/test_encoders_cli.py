@@ -65,3 +65,4 @@ def test_tiny_clip_is_trained_and_tested_by_a_command(gif: Gif, tmp_path: Path) 
     assert load_file(out)["token_embedding.weight"].dtype == np.float16
     printed = gif("tiny-clip", "test", "--pretrained", str(out), "--identities", "50")
     assert all(name in printed for name in ("hair_colour", "beard", "glasses", "skin_tone", "always the commonest"))
+    assert "verification of 50 of these identities by the cosine of two images: " in printed

@@ -10,7 +10,9 @@ from flows.cli import run as run_command
 from flows.cli.environment import names_server
 from flows.cli.tables import headline
 from gif_core.artifacts import list_runs, read_tag
+from schemas.artifacts import RunRecord
 from schemas.loading import load_config
+from schemas.run import RunConfig
 from schemas.stages import STAGES
 from tests.flows.stored import store_everything
 
@@ -36,7 +38,7 @@ def test_gif_run_alone_asks_what_to_run(run_gif: Gif) -> None:
 def test_a_missing_folder_is_said_before_prefect_is_imported(
     run_gif: Gif, monkeypatch: pytest.MonkeyPatch, dry: list[str]
 ) -> None:
-    monkeypatch.setattr(run_command, "_load_flow", lambda **_: pytest.fail("the flow was loaded"))
+    monkeypatch.setattr(run_command, "_load_flow", lambda *_, **__: pytest.fail("the flow was loaded"))
     wrong = "ingestion.sources=[{kind: folder, path: no/photos}]"
     printed = run_gif("run", "--preset", "demo", "--set", wrong, *dry, code=2)
     assert "there is no folder no/photos" in printed
@@ -47,7 +49,7 @@ def test_a_run_of_which_all_is_stored_starts_no_server_and_is_recorded(
     run_gif: Gif, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_everything(load_config("demo", ["ingestion.sources.0.identities=60"]))
-    monkeypatch.setattr(run_command, "_load_flow", lambda **_: pytest.fail("the flow was loaded"))
+    monkeypatch.setattr(run_command, "_load_flow", lambda *_, **__: pytest.fail("the flow was loaded"))
     printed = run_gif("run", *SMALL)
     assert "completed" in printed
     (record,) = list_runs(store)
@@ -73,6 +75,27 @@ def test_a_stage_that_is_not_stored_or_a_server_that_is_set_calls_the_flow(
     assert list_runs(store) == []
 
 
+def test_the_demo_is_reused_only_when_the_classifier_beside_it_is_stored(
+    run_gif: Gif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[RunConfig, RunConfig]] = []
+
+    def flow(*configs: RunConfig) -> RunRecord:
+        called.append(configs)
+        return list_runs(store)[0]
+
+    monkeypatch.setattr(run_command, "_load_flow", lambda *_, **__: flow)
+    demo, rival = load_config("demo"), load_config("demo", run_command.RIVAL)
+    store = store_everything(demo)
+    run_gif("run", "--preset", "demo")
+    run_gif("demo")
+    assert called == [(demo, rival)]
+    store_everything(rival, STAGES[:-1])
+    store_everything(demo)
+    assert "completed" in run_gif("demo")
+    assert len(called) == 1
+
+
 def test_a_server_in_a_profile_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not names_server()
     (tmp_path / "prefect").mkdir()
@@ -86,7 +109,7 @@ def test_ctrl_c_says_that_the_same_command_continues(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_command, "_load_flow", lambda **_: interrupt)
+    monkeypatch.setattr(run_command, "_load_flow", lambda *_, **__: interrupt)
     monkeypatch.setattr(sys, "argv", ["gif", "run", *SMALL])
     from flows.cli import main
 

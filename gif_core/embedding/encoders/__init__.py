@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from gif_core.runtime.lazy import lazy_imports
 
 __all__ = [
+    "TEST_SEED",
     "ImageEncoder",
     "OpenClipEncoder",
     "Recipe",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from gif_core.embedding.encoders.names import check_encoder
     from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
     from gif_core.embedding.encoders.tiny_clip import (
+        TEST_SEED,
         Recipe,
         draw_examples,
         new_model,
