@@ -6,6 +6,7 @@ open_clip_encoder      CLIP and others through open_clip, including the project'
 timm_encoder           DINO, DINOv2 and all other image models of timm
 backbone_encoder       A face recognition backbone as the encoder: trained here, by insightface or by CVLFace
 tiny_clip              Trains `tiny-clip`, a small CLIP on synthetic faces and captions
+scene                  Gives its vectors what CLIP's are full of: how a picture was taken
 preprocessing          Resizes, crops and normalises a batch on the device
 precision              Precision of inference: fp32 on a CPU, half precision on a GPU
 files                  Local files of weights; imports nothing heavy, because keys need it

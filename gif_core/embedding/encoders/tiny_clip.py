@@ -1,7 +1,8 @@
 """Trains `tiny-clip`, a small CLIP on synthetic faces and captions of their attributes.
 
 Both towers and the contrastive loss are open_clip's. The model learns the attributes (hair, skin, beard, glasses and
-finer features), so that similar faces get similar vectors.
+finer features), so that similar faces get similar vectors. At the end its vectors get their share of the scene, as
+CLIP's have it, so that they know what a face looks like and not well whose it is.
 """
 
 # Shapes: N images in total, B images of a batch, H height, W width, C channels, Q questions, K candidate sentences,
@@ -21,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder, open_clip, quiet
+from gif_core.embedding.encoders.scene import lengthen_scene
 from gif_core.synthetic import TEMPLATES, answers, caption, describe, draw_face, identity_attributes, prompts, questions
 
 MARGIN: Final = 4
@@ -44,6 +46,10 @@ class Recipe:
     learning_rate: float = 2e-3
     weight_decay: float = 0.1
     warmup_steps: int = 100
+    scene_pairs: int = 2000
+    """Identities of which two images show what a scene changes."""
+    scene_directions: int = 16
+    scene_gain: float = 24.0
     seed: int = 0
 
     @property
@@ -132,7 +138,34 @@ def train_tiny_clip(
             )
             step += 1
             yield TinyClipStep(step, recipe.steps, loss)
+    add_scene(model, images_NHWC, recipe)
+
+
+@torch.inference_mode()
+def add_scene(model: Any, images_NHWC: NDArray[np.uint8], recipe: Recipe) -> None:
+    """Let vectors keep how a picture was taken, as CLIP's do (`scene`), measured on images of the training."""
     model.eval()
+    if recipe.samples < 2:
+        return
+    device = next(model.parameters()).device
+    rows = np.arange(min(recipe.scene_pairs, recipe.identities)) * recipe.samples
+    halves = [_features(model, images_NHWC[rows + sample], device) for sample in (0, 1)]
+    words_KD = model.encode_text(_tokens(model, _every_sentence()).to(device), normalize=True)
+    lengthen_scene(model, torch.stack(halves), words_KD.double().cpu(), recipe.scene_directions, recipe.scene_gain)
+
+
+def _features(model: Any, images_NHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Unit vectors of the middle of the images."""
+    size, start = images_NHWC.shape[1] - MARGIN, MARGIN // 2
+    crops = images_NHWC[:, start : start + size, start : start + size]
+    parts = np.array_split(crops, -(-len(crops) // 256))
+    return torch.cat(
+        [model.encode_image(_normalise(model, part).to(device), normalize=True).double().cpu() for part in parts]
+    )
+
+
+def _every_sentence() -> list[str]:
+    return [template.format(phrase) for phrases in questions() for phrase in phrases for template in TEMPLATES]
 
 
 def zero_shot(encoder: OpenClipEncoder, identities: int, *, batch_size: int = 256) -> dict[str, ZeroShot]:
@@ -223,11 +256,16 @@ def _augment(model: Any, images_BHWC: NDArray[np.uint8], rng: np.random.Generato
     """Crop at a random shift, mirror at random and normalise."""
     size = images_BHWC.shape[1] - MARGIN
     top, left = rng.integers(0, MARGIN + 1, 2)
-    crop = torch.from_numpy(images_BHWC[:, top : top + size, left : left + size].copy()).permute(0, 3, 1, 2).float()
-    mirrored = torch.from_numpy(rng.random(len(crop)) < 0.5)
-    crop[mirrored] = crop[mirrored].flip(-1)
+    crop = images_BHWC[:, top : top + size, left : left + size].copy()
+    mirrored = rng.random(len(crop)) < 0.5
+    crop[mirrored] = crop[mirrored, :, ::-1]
+    return _normalise(model, crop)
+
+
+def _normalise(model: Any, images_BHWC: NDArray[np.uint8]) -> Tensor:
+    pixels = torch.from_numpy(np.ascontiguousarray(images_BHWC)).permute(0, 3, 1, 2).float()
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (model.visual.image_mean, model.visual.image_std))
-    return (crop / 255 - mean) / std
+    return (pixels / 255 - mean) / std
 
 
 def _captions(identities: NDArray[np.int64], rng: np.random.Generator) -> list[str]:
