@@ -21,6 +21,7 @@ from tests.finished import Digests, digests_of, faults_of
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(LIBRARY is None, reason="needs a clock that can be moved (Debian: libfaketime)"),
 ]
 RUN = ("tests.faults.stages_alone",)

@@ -27,6 +27,7 @@ from tests.conftest import PROJECT, free_port, prefect_server, prefect_worker, r
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not shutil.which("initdb"), reason="needs Postgres (Debian: postgresql), with initdb on PATH"),
 ]
 PASSWORD = secrets.token_hex(15)
