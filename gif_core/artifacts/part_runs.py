@@ -3,7 +3,7 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import ClassVar, Final, Protocol
 
@@ -32,6 +32,8 @@ class PartJob(ABC):
     """Digest of what the result depends on."""
     device: str
     batch_size: int
+    again: bool = field(default=False, kw_only=True)
+    """Whether to compute a part that is stored already."""
 
     @property
     @abstractmethod
@@ -43,10 +45,16 @@ class PartJob(ABC):
         """The content of the part, computed with so many threads; any number of them gives the same bytes."""
 
     def compute_and_store(self, threads: int) -> str:
-        """The name under which the part is stored; one thread of a process computes at a time."""
+        """The name under which the part is stored; one thread of a process computes at a time.
+
+        Engines also repeat parts that a lost machine had finished: these are in the store.
+        """
+        parts = PartStore(ArtifactStore(self.store), self.stage)
+        if not self.again and (stored := parts.find(self.key)):
+            return stored
         with _one_at_a_time:
             content = self.compute(threads)
-        return PartStore(ArtifactStore(self.store), self.stage).save(self.key, content)
+        return parts.save(self.key, content)
 
 
 class PartRunner(Protocol):
@@ -77,8 +85,9 @@ class PartRun:
 
     def __init__(self, parts: PartStore, jobs: Sequence[PartJob], *, from_scratch: bool = False) -> None:
         """Look for all parts; `from_scratch`, every one is missing."""
-        self.jobs, self.stored = jobs, {} if from_scratch else parts.names()
-        self.missing = [job for job in jobs if job.key not in self.stored]
+        self.jobs = [replace(job, again=True) for job in jobs] if from_scratch else jobs
+        self.stored = {} if from_scratch else parts.names()
+        self.missing = [job for job in self.jobs if job.key not in self.stored]
         logger.info("%d of %d parts are stored already", len(jobs) - len(self.missing), len(jobs))
 
     def complete(self, runner: PartRunner, activity: str) -> Generator[Progress, None, list[str]]:

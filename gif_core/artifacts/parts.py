@@ -32,6 +32,11 @@ class PartStore:
         found = sorted(file.path.rpartition("/")[2] for file in self.storage.find(self.folder))
         return {name.partition("-")[0]: name for name in reversed(found) if NAME.match(name)}
 
+    def find(self, key: str) -> str | None:
+        """The file name of a stored part; None if there is none."""
+        found = (file.path.rpartition("/")[2] for file in self.storage.find(self.folder, f"{key}-"))
+        return min(filter(NAME.match, found), default=None)
+
     def save(self, key: str, content: bytes) -> str:
         """Store a part under its key; returns the name of its file."""
         name = f"{key}-{hashlib.sha256(content).hexdigest()}"

@@ -98,14 +98,16 @@ class RemoteStorage:
         """Copy a stored file within the store, on the server's side."""
         self.patience(self.fs.cp_file, self._at(source), self._at(path))
 
-    def find(self, folder: str) -> Iterator[FoundFile]:
-        """All files below a folder, at any depth; none if it does not exist.
+    def find(self, folder: str, prefix: str = "") -> Iterator[FoundFile]:
+        """All files below a folder, at any depth, whose names begin with `prefix`; none if it does not exist.
 
-        Some servers keep an object for an empty folder: it is not counted as a file.
+        Of a folder without folders S3 lists only these. Some servers keep an object for an empty folder: it is not
+        counted as a file.
         """
-        found: dict[str, dict[str, Any]] = self.patience(self.fs.find, self._at(folder), detail=True)
+        only = {"prefix": prefix} if self.is_s3 and prefix else {}
+        found: dict[str, dict[str, Any]] = self.patience(self.fs.find, self._at(folder), detail=True, **only)
         for path, info in found.items():
-            if path == self._at(folder):
+            if path == self._at(folder) or not path.rpartition("/")[2].startswith(prefix):
                 continue
             written = info.get("LastModified") or info.get("created") or info.get("mtime") or 0
             modified = written if isinstance(written, int | float) else written.timestamp()

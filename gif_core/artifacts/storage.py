@@ -81,10 +81,10 @@ class LocalStorage:
         except OSError:
             shutil.copyfile(self.root / source, self.root / path)
 
-    def find(self, folder: str) -> Iterator[FoundFile]:
-        """All files below a folder, at any depth; none if it does not exist."""
+    def find(self, folder: str, prefix: str = "") -> Iterator[FoundFile]:
+        """All files below a folder, at any depth, whose names begin with `prefix`; none if it does not exist."""
         for directory, _, names in os.walk(self.root / folder):
-            for name in names:
+            for name in (name for name in names if name.startswith(prefix)):
                 path = Path(directory, name)
                 try:
                     status = path.stat()

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,6 +71,10 @@ class JobWorker(Generic[AnyJob, Step]):
                     _report(asdict(step))  # type: ignore[call-overload]
         except (GifError, ValueError) as error:  # another attempt of torchrun would meet it again
             _report(describe_fault(error))
+        except Exception:  # leaving the group could wait for a process that is gone
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
         finally:
             leave_processes()
 

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ from gif_core.artifacts import (
     ArtifactDamagedError,
     ArtifactMissingError,
     ArtifactStore,
+    PartJob,
+    PartRun,
     PartStore,
     begin_run,
     find_leftovers,
@@ -90,3 +93,36 @@ def test_parts_stay_while_a_run_is_active_or_a_manifest_cannot_be_read(store: Ar
 def test_in_what_parts_the_work_was_done_is_no_part_of_the_content(store: ArtifactStore) -> None:
     one = store.open(publish(store, ["x-1"])).manifest
     assert one.digest == one.model_copy(update={"files": [f for f in one.files if f.name != PARTS_FILE]}).digest
+
+
+@dataclass(frozen=True)
+class CountedPart(PartJob):
+    """A part that leaves a line in a file whenever it is computed."""
+
+    kind = "count part"
+    stage = "embedding"
+    log: str
+
+    @property
+    def title(self) -> str:
+        return "count"
+
+    def compute(self, threads: int) -> bytes:
+        with Path(self.log).open("a") as file:
+            file.write("computed\n")
+        return b"content"
+
+
+def test_a_part_that_an_engine_asks_for_twice_is_computed_once_unless_from_scratch(
+    store: ArtifactStore, tmp_path: Path
+) -> None:
+    log, parts = tmp_path / "log", PartStore(store, "embedding")
+    job = CountedPart(store.storage.url, KEY, "cpu", 1, str(log))
+    parts.save("b" * 64, b"another part")
+    assert parts.find(KEY) is None
+    names = {job.compute_and_store(1) for _ in range(2)}
+    assert names == {parts.find(KEY)}
+    assert log.read_text() == "computed\n"
+    (again,) = PartRun(parts, [job], from_scratch=True).missing
+    again.compute_and_store(1)
+    assert log.read_text() == "computed\n" * 2
