@@ -27,7 +27,8 @@ from gif_core.galleries.templates import Templates
 from gif_core.synthetic import draw_jpeg
 
 WIDTH, IMAGES = 512, 3
-MEASURE = "import resource; print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+MEASURE = "print('peak', open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+"""Kibibytes; `getrusage` would give a child those of its parent."""
 OPEN = f"""
 import sys, time
 from gif_core.galleries import EnrolledGallery

@@ -37,6 +37,7 @@ __all__ = [
     "decode_bounded",
     "draw_contact_sheet",
     "gather",
+    "is_small_jpeg",
     "join",
     "load_each",
     "normalize_pixels",
@@ -50,7 +51,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.images.alignment import align, are_usable
     from gif_core.images.blocks import BlockChecker, ImageBlock, gather, join
-    from gif_core.images.bounds import BadImageError, ImageLimits
+    from gif_core.images.bounds import BadImageError, ImageLimits, is_small_jpeg
     from gif_core.images.checks import check_image
     from gif_core.images.contact_sheet import check_ending, draw_contact_sheet
     from gif_core.images.faces import IMAGE_SIZE, Faces, Images, decode, open_faces

@@ -28,6 +28,8 @@ MOST_SCANS: Final = 100
 """A decoder visits the whole image for each scan. A progressive JPEG has about ten."""
 MOST_SEGMENTS: Final = 2**13
 """Segments of a JPEG, which has a few hundred at most."""
+FEW_BYTES: Final = 2**16
+"""Bytes of a small image file."""
 MOST_CHUNKS: Final = 2**16
 """Chunks of a PNG: enough for its largest file in pieces of a kilobyte."""
 MOST_TEXT: Final = 16 * 2**20
@@ -89,6 +91,16 @@ def frame_and_scan(content: bytes) -> tuple[int, int, int]:
     if marker != SCAN_MARKER:
         raise BadImageError(f"damaged: a JPEG file of more than {MOST_SEGMENTS} segments")
     return size[1], size[0], position
+
+
+def is_small_jpeg(content: bytes, side: int) -> bool:
+    """Whether this is a JPEG file of `side` × `side` pixels and few bytes: decoding takes 0.1 ms."""
+    if len(content) > FEW_BYTES or not content.startswith(START):
+        return False
+    try:
+        return frame_and_scan(content)[:2] == (side, side)
+    except BadImageError:
+        return False
 
 
 def _segment(content: bytes, position: int) -> tuple[int, int, int]:
