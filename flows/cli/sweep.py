@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +13,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from flows.cli.options import Config, Overrides, Page, Preset, reach, read_config
-from flows.cli.output import Console, note
+from flows.cli.output import Console
+from flows.cli.sweep_runs import run_here, run_on_pool
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import leave_out_missing_sets, plan_stages
 from gif_core.sweeps import Variant, compare_identities, expand, find_evaluation, summarise, write_page
@@ -41,22 +39,31 @@ def sweep(
     paired: Annotated[
         bool, typer.Option("--paired", help="Also bootstrap the differences over the identities of each set.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on this machine.")] = 1,
+    work_pool: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Submit the runs to this work pool of Prefect, and wait for them."),
+    ] = None,
     out: Page = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what each would compute.")] = False,
 ) -> None:
     """Run the pipeline with several values of settings, and compare the scores seed by seed.
 
     What the runs share is computed once. The first value of each setting is the one that others are compared with.
-    After an interruption the same command continues.
+    After an interruption the same command continues; runs on a work pool go on without it.
+
+    With --work-pool each run is one of the deployment gif/full-pipeline, which `gif deploy` makes: workers need the
+    store and every path of the settings under the same address.
 
     Examples:
       gif sweep --preset demo --vary training.head=gif,cosface,partial_fc --seeds 0,1,2 --out heads.html
 
       gif sweep -c run.yaml --vary tokenization.length=3,4,5 --vary training.gamma=1,3 --seeds 0,1 --paired --jobs 2
+
+      gif sweep -c run.yaml --vary training.head=gif,cosface --seeds 0,1,2 --work-pool gif
     """
     given = Given(config, preset, tuple(overrides or ()))
-    swept = run_sweep(given, expand(vary), seeds, jobs=jobs, dry_run=dry_run)
+    swept = run_sweep(given, expand(vary), seeds, jobs=jobs, work_pool=work_pool, dry_run=dry_run)
     sections = swept.summarise(paired=paired)
     show_sections(sections)
     if out and sections:
@@ -120,7 +127,9 @@ class Swept:
         return summarise([self.variants[place].name for place in order], [self.runs[place] for place in order], errors)
 
 
-def run_sweep(given: Given, variants: list[Variant], seeds: str, *, jobs: int, dry_run: bool) -> Swept:
+def run_sweep(
+    given: Given, variants: list[Variant], seeds: str, *, jobs: int, work_pool: str | None = None, dry_run: bool
+) -> Swept:
     """Run all variants with all seeds; a dry run shows what it would do."""
     numbers = _read_seeds(seeds)
     settings = [
@@ -131,11 +140,15 @@ def run_sweep(given: Given, variants: list[Variant], seeds: str, *, jobs: int, d
     if dry_run:
         _show_runs(variants, {place: settings[place[0]][place[1]] for place in places})
         return Swept(variants, [{} for _ in variants])
-    commands = {
-        (number, seed): given.arguments(variants[number].with_seed(seed), variants[number].preset)
+    names = {place: f"{variants[place[0]].name}, seed {place[1]}" for place in places}
+    if work_pool is not None:
+        on_pool = [(names[number, seed], settings[number][seed]) for number, seed in places]
+        return Swept(variants, settings, run_on_pool(on_pool, work_pool))
+    commands = [
+        (names[number, seed], given.arguments(variants[number].with_seed(seed), variants[number].preset))
         for number, seed in places
-    }
-    return Swept(variants, settings, _run_all(variants, commands, jobs))
+    ]
+    return Swept(variants, settings, run_here(commands, jobs))
 
 
 def refuse_failures(failed: int) -> None:
@@ -160,28 +173,6 @@ def _show_runs(variants: list[Variant], wanted: dict[tuple[int, int], RunConfig]
         made |= {plan.ref.key for plan in plans.values()}
         table.add_row(escape(variants[number].name), str(seed), ", ".join(fresh) or "nothing: all is stored")
     Console().print(table)
-
-
-def _run_all(variants: list[Variant], commands: dict[tuple[int, int], list[str]], jobs: int) -> int:
-    """Run every command of `gif run`, `jobs` at a time; how many failed."""
-    with ThreadPoolExecutor(jobs) as pool:
-        results = pool.map(_run, commands.values())
-        failed = 0
-        for place, ((number, seed), error) in enumerate(zip(commands, results, strict=True), start=1):
-            failed += error is not None
-            outcome = f"failed: {error}" if error else "done"
-            note(f"run {place} of {len(commands)}: {variants[number].name}, seed {seed}: {outcome}")
-    return failed
-
-
-def _run(arguments: list[str]) -> str | None:
-    """One run in a process of its own; its error if it fails, else the last line of what it says."""
-    command = [sys.executable, "-m", "flows.cli", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
-    if not done.returncode:
-        return None
-    said = done.stderr.strip().splitlines() or ["without a word"]
-    return next((line.removeprefix("error: ") for line in reversed(said) if line.startswith("error: ")), said[-1])
 
 
 def show_sections(sections: list[Section]) -> None:

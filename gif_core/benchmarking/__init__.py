@@ -3,6 +3,7 @@
 run         `run_benchmark`: one benchmark by its name
 train       The trainer with its loader against the bare backbone
 head        The head alone, at any number of identities
+head_step   One step of a head, in phases; the paper's cost figures use it, too
 embed       The embedding stage's work against the encoder's bare forward pass
 separate    An epoch of separation against its two matrix products
 decode      The loader, and decoding on one core against bare `cv2.imdecode`; how many cores a GPU needs
@@ -26,6 +27,7 @@ from gif_core.runtime.lazy import lazy_imports
 __all__ = [
     "PEAKS",
     "DataSheet",
+    "HeadStep",
     "describe_result",
     "draw_svg",
     "figures_file",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from gif_core.benchmarking.head_step import HeadStep
     from gif_core.benchmarking.peaks import PEAKS, DataSheet, find_data_sheet, size_of_backbone
     from gif_core.benchmarking.picture import describe_result, draw_svg
     from gif_core.benchmarking.run import run_benchmark

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gif_core.benchmarking.clock import Clock
+from gif_core.benchmarking.head_step import HeadStep
 from gif_core.benchmarking.host_waits import counted_waits
 from gif_core.benchmarking.inputs import draw_faces, draw_vectors, number_codes
 from gif_core.benchmarking.memory import watched_memory
@@ -65,10 +66,7 @@ class HeadSteps:
         self.head, self.setting, self.shape, self.clock = head, setting, (config.batch_size, dim), Clock(setting.device)
         execution = setting.config.execution
         hold_rows(head, setting.device, execution.code_vector_memory, execution.code_vector_precision)
-        self.optimizer = build_optimizer(common_parameters(head), config)
-        head.attach(self.optimizer)
-        rows = head.row_optimizer()
-        self.optimizers = [self.optimizer, rows] if rows else [self.optimizer]
+        self.one_step = HeadStep(head, build_optimizer(common_parameters(head), config))
         self.rng, self.number = np.random.default_rng(0), 0
         self.waits: int | None = None
 
@@ -88,18 +86,8 @@ class HeadSteps:
 
     def step(self) -> None:
         """One step on new identities and features."""
-        labels_B = torch.from_numpy(self.rng.integers(0, self.setting.identities, self.shape[0]))
+        labels_B = self.one_step.draw_labels(self.rng, self.setting.identities, self.shape[0])
         features_BD = to_device(torch.randn(self.shape), self.setting.device).requires_grad_()
         self.clock.mark("draw")
-        self.head.begin_step(labels_B, self.number)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.clock.mark("rows")
-        loss = self.head(features_BD, labels_B).loss
-        self.clock.mark("forward")
-        loss.backward()
-        self.clock.mark("backward")
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.head.end_step()
-        self.clock.mark("optimizer")
+        self.one_step.run(labels_B, self.number, lambda: self.head(features_BD, labels_B).loss, self.clock.mark)
         self.number += 1

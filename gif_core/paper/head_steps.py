@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from gif_core.backbones import build_network
-from gif_core.benchmarking import size_of_backbone
+from gif_core.benchmarking import HeadStep, size_of_backbone
 from gif_core.heads import Head, HeadOutput, PairHead, build_head
 from gif_core.reporting import size_of_head
 from gif_core.runtime import expect_scattered
@@ -168,35 +168,20 @@ class _Step:
         self.average: nn.Module | None = copy.deepcopy(self.network) if needs_average else None
         modules = nn.ModuleList(filter(None, (self.head, self.network)))
         learned = [each for each in modules.parameters() if each.requires_grad]
-        rows = self.head.row_optimizer()
-        # A head without parameters still has a step; one that holds its rows itself has their optimizer too.
-        learning = SGD(learned or [torch.zeros(1)], lr=0.1, momentum=0.9, weight_decay=1e-4)
-        self.head.attach(learning)
-        self.optimizers = [learning, rows] if rows else [learning]
+        # A head without parameters still has a step.
+        self.step = HeadStep(self.head, SGD(learned or [torch.zeros(1)], lr=0.1, momentum=0.9, weight_decay=1e-4))
 
     def run(self, number: int) -> tuple[float, float]:
         """Wall-clock and processor seconds of one step."""
-        labels_B = self._draw_labels()
+        labels_B = self.step.draw_labels(self.rng, self.point.identities, self.point.batch_size)
         inputs = self._draw_inputs()
         fill(self.head, labels_B, self.rng, self.point.dimensions)
         wait = _waiter(self.device)
         wait()
         clock, processor = time.perf_counter(), time.process_time()
-        self.head.begin_step(labels_B, number)
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        self._loss(inputs, labels_B).backward()  # type: ignore[no-untyped-call]
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.head.end_step()
+        self.step.run(labels_B, number, lambda: self._loss(inputs, labels_B))
         wait()
         return time.perf_counter() - clock, time.process_time() - processor
-
-    def _draw_labels(self) -> Tensor:
-        """Identities of the images; for heads that compare pairs, each twice."""
-        size, twice = self.point.batch_size, isinstance(self.head, PairHead)
-        drawn = self.rng.integers(0, self.point.identities, size // 2 if twice else size)
-        return torch.from_numpy(np.repeat(drawn, 2) if twice else drawn)
 
     def _draw_inputs(self) -> Tensor:
         size = self.point.batch_size

@@ -13,6 +13,7 @@ interrupts     postponing SIGINT and SIGTERM
 progress       Progress, which stages yield; rates and tickers
 prefetching    loading items ahead of their use in threads
 memory         peak memory of a process tree
+sampling       measuring again and again while a block runs
 gpus           memory and time of the GPUs that a stage uses
 matrices       memory-mapped float32 tensors in safetensors files
 sharded_rows   a matrix whose rows are divided among processes; unit rows

@@ -6,10 +6,10 @@ GPU. Memory that was in use before does not count; other programs that start mea
 
 import shutil
 import subprocess
-import threading
 import time
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from gif_core.runtime.sampling import Sampling
 
 QUERY: Final = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
 MEBIBYTE: Final = 2**20
@@ -17,7 +17,7 @@ IN_USE: Final = 100 * MEBIBYTE
 """Bytes above those at the beginning from which a GPU counts as used: any CUDA context takes more."""
 
 
-class GpuWatch:
+class GpuWatch(Sampling):
     """Samples the GPUs of this machine while it is open; without any it does nothing."""
 
     def __init__(self, seconds: float = 2.0) -> None:
@@ -26,33 +26,18 @@ class GpuWatch:
         """Most bytes that were used of one GPU; None without GPUs, or if none was used."""
         self.gpu_seconds: float | None = None
         """Seconds that GPUs were used, added up over them."""
-        self._seconds, self._closing = seconds, threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True, name="gif-gpus")
+        super().__init__(seconds, "gif-gpus")
 
-    def __enter__(self) -> Self:
-        """Start sampling."""
-        self._before = memory_of_gpus()
-        if self._before:
-            self._thread.start()
-        return self
+    def begin(self) -> bool:
+        """Remember what is in use before."""
+        self._before, self._last = memory_of_gpus(), time.monotonic()
+        return bool(self._before)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self._closing.set()
-        if self._thread.ident:
-            self._thread.join()
-
-    def _sample(self) -> None:
-        last = time.monotonic()
-        while True:
-            closing = self._closing.wait(self._seconds)
-            now = time.monotonic()
-            self._add(memory_of_gpus(), now - last)
-            last = now
-            if closing:
-                return
+    def sample(self) -> None:
+        """Add what is in use now to the peak, and the time since the last sample to the seconds."""
+        used, now = memory_of_gpus(), time.monotonic()
+        self._add(used, now - self._last)
+        self._last = now
 
     def _add(self, used: list[int], seconds: float) -> None:
         own = [now - before for now, before in zip(used, self._before, strict=False) if now - before > IN_USE]

@@ -2,15 +2,15 @@
 
 import os
 import sys
-import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from gif_core.runtime.sampling import Sampling
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-class MemoryWatch:
+class MemoryWatch(Sampling):
     """Samples the resident memory while it is open; `peak` is in bytes, or None on systems without /proc.
 
     Memory that processes share, such as mapped files, counts once per process.
@@ -19,28 +19,17 @@ class MemoryWatch:
     def __init__(self, seconds: float = 0.5) -> None:
         """Sample every `seconds`."""
         self.peak: int | None = None
-        self._seconds, self._closing = seconds, threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True, name="gif-memory")
+        super().__init__(seconds, "gif-memory")
 
-    def __enter__(self) -> Self:
-        """Start sampling."""
+    def begin(self) -> bool:
+        """Sample at once where there is /proc."""
         if sys.platform == "linux":
-            self._thread.start()
-        return self
+            self.sample()
+        return sys.platform == "linux"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take a last sample and stop."""
-        self._closing.set()
-        if self._thread.ident:
-            self._thread.join()
-
-    def _sample(self) -> None:
-        while True:
-            self.peak = max(self.peak or 0, memory_of_tree(os.getpid()))
-            if self._closing.wait(self._seconds):
-                return
+    def sample(self) -> None:
+        """Raise the peak to what is in use now, if that is more."""
+        self.peak = max(self.peak or 0, memory_of_tree(os.getpid()))
 
 
 def memory_of_tree(process: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gif_core.tokenization.assignment import assign_bounded, refuse_not_finite
+from gif_core.tokenization.prefix_sums import unit_rows
 
 __all__ = ["assign_bounded", "bounded_kmeans", "mean_directions", "spherical_kmeans"]
 
@@ -44,7 +45,7 @@ def spherical_kmeans(
         raise ValueError(f"{num_rows} rows cannot form {num_clusters} clusters")
     refuse_not_finite(vectors_ND, "vectors")
     if num_clusters == num_rows:
-        return _unit(vectors_ND)
+        return unit_rows(vectors_ND)
     on_gpu = _worth_a_gpu(num_rows * num_clusters * dimension)
     kmeans = faiss.Kmeans(
         dimension,
@@ -58,7 +59,7 @@ def spherical_kmeans(
     )
     with _one_thread(), _gpu_in_use if on_gpu else nullcontext():
         kmeans.train(vectors_ND, init_centroids=start_KD)
-    return _unit(np.asarray(kmeans.centroids, dtype=np.float32))
+    return unit_rows(np.asarray(kmeans.centroids, dtype=np.float32))
 
 
 def bounded_kmeans(vectors_ND: Floats, num_clusters: int, *, capacity: int, iterations: int, seed: int) -> Centroids:
@@ -109,7 +110,7 @@ def mean_directions(vectors_ND: Floats, labels_N: Integers, fallback_KD: Centroi
     member_KN[labels_N, np.arange(len(labels_N))] = 1
     sum_KD = (member_KN @ vectors_ND).astype(np.float32)
     has_direction_K1 = np.linalg.norm(sum_KD, axis=1, keepdims=True) > np.finfo(np.float32).eps
-    return np.where(has_direction_K1, _unit(sum_KD), fallback_KD)
+    return np.where(has_direction_K1, unit_rows(sum_KD), fallback_KD)
 
 
 def _worth_a_gpu(work: int) -> bool:
@@ -126,9 +127,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
-
-
-def _unit(vectors_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    norm_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    unit_ND: npt.NDArray[np.float32] = vectors_ND / np.maximum(norm_N1, np.finfo(np.float32).tiny)
-    return unit_ND
