@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from gif_core.embedding.encoders import OpenClipEncoder, zero_shot
 from gif_core.embedding.encoders.tiny_clip import TEST_SEED
+from gif_core.evaluation import verify_drawn
 from gif_core.synthetic import describe, draw_face, identity_attributes
 from schemas.embedding import EmbeddingConfig
 
@@ -56,3 +57,7 @@ def test_nearest_identities_share_attributes_far_more_often_than_chance(
     shares = np.unique(words, return_counts=True)[1] / IDENTITIES
     chance = float((shares**2).sum())
     assert agree - chance > 0.3 * (1 - chance)
+
+
+def test_it_knows_what_a_face_looks_like_and_not_well_whose_it_is(encoder: OpenClipEncoder) -> None:
+    assert 0.75 < verify_drawn(encoder, TEST_SEED, 100) < 0.9

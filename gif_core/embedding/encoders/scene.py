@@ -38,7 +38,8 @@ def _complement(words_KD: Tensor) -> Tensor:
     """The directions [D, R] in which the words do not differ."""
     _, lengths, rows_DD = svd(words_KD - words_KD.mean(dim=0), full_matrices=True)
     rank = int((lengths > SMALLEST * lengths[0]).sum())
-    return rows_DD[rank:].T
+    others_DR: Tensor = rows_DD[rank:].T
+    return others_DR
 
 
 def _scene(pairs_2NR: Tensor, count: int) -> Tensor:
@@ -49,7 +50,8 @@ def _scene(pairs_2NR: Tensor, count: int) -> Tensor:
     values_R, vectors_RR = eigh(means_NR.T @ means_NR / len(means_NR) - within_RR / 2)
     between_RR = vectors_RR @ torch.diag(values_R.clamp(min=SMALLEST * float(values_R.max()))) @ vectors_RR.T
     unit_RR = inv(cholesky(between_RR))
-    return unit_RR.T @ eigh(unit_RR @ within_RR @ unit_RR.T).eigenvectors[:, -count:]
+    scene_RS: Tensor = unit_RR.T @ eigh(unit_RR @ within_RR @ unit_RR.T).eigenvectors[:, -count:]
+    return scene_RS
 
 
 def _multiply(weights: Tensor, map_DD: Tensor) -> None:
