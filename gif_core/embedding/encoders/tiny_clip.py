@@ -49,7 +49,7 @@ class Recipe:
     scene_pairs: int = 2000
     """Identities of which two images show what a scene changes."""
     scene_directions: int = 16
-    scene_gain: float = 24.0
+    scene_gain: float = 32.0
     seed: int = 0
 
     @property
@@ -155,13 +155,12 @@ def add_scene(model: Any, images_NHWC: NDArray[np.uint8], recipe: Recipe) -> Non
 
 
 def _features(model: Any, images_NHWC: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Unit vectors of the middle of the images."""
+    """Sums of the features of the middle of an image and of its mirror image: what is left is no turn of the head."""
     size, start = images_NHWC.shape[1] - MARGIN, MARGIN // 2
     crops = images_NHWC[:, start : start + size, start : start + size]
-    parts = np.array_split(crops, -(-len(crops) // 256))
-    return torch.cat(
-        [model.encode_image(_normalise(model, part).to(device), normalize=True).double().cpu() for part in parts]
-    )
+    parts = [part for each in (crops, crops[:, :, ::-1]) for part in np.array_split(each, -(-len(crops) // 256))]
+    encoded = [model.encode_image(_normalise(model, part).to(device), normalize=True).double().cpu() for part in parts]
+    return torch.cat(encoded).view(2, len(crops), -1).sum(dim=0)
 
 
 def _every_sentence() -> list[str]:
