@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(gif, tmp_path: Path) -> 
 
 def test_a_run_ends_with_a_table_of_stages_scores_and_the_reports_path(after_a_run) -> None:
     printed = after_a_run("run", "--config", "run.yaml")
-    assert printed.count("reused") == 7
+    assert printed.count("│ reused") == 7
     assert "raw pixels" in printed
     assert "the trained model" in printed
     report = Path(printed.split("report: ")[1].strip())

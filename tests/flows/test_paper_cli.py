@@ -13,6 +13,7 @@ import torch
 
 from flows.cli import paper as module
 from flows.cli import sweep as sweep_module
+from flows.cli import sweep_runs
 from flows.cli.sweep import Swept
 from schemas.errors import GifError
 from schemas.experiments import EXPERIMENTS
@@ -120,7 +121,7 @@ def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
 def test_a_run_that_fails_is_named_by_its_error_and_not_by_what_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "error: the disk is full\nwarning: something else at the end\n"
     done = SimpleNamespace(returncode=2, stderr=said)
-    monkeypatch.setattr("flows.cli.sweep.subprocess.run", lambda *_, **__: done)
-    assert sweep_module._run([]) == "the disk is full"
+    monkeypatch.setattr("flows.cli.sweep_runs.subprocess.run", lambda *_, **__: done)
+    assert sweep_runs._run([]) == "the disk is full"
     done.stderr = "Killed"
-    assert sweep_module._run([]) == "Killed"
+    assert sweep_runs._run([]) == "Killed"

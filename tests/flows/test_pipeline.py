@@ -94,7 +94,7 @@ def test_a_cached_run_loads_no_torch_and_only_modules_of_its_contract(finished: 
     command = [sys.executable, "-c", RUN_AND_LIST_MODULES, "run", "--config", str(tmp_path / "run.yaml")]
     environment = os.environ | {"PREFECT_API_URL": str(PREFECT_API_URL.value())}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.count("reused") == len(STAGES)
+    assert done.stdout.count("│ reused") == len(STAGES)
     loaded = done.stdout.splitlines()[-1].split()
     assert "torch" not in loaded
     ours = {name for name in loaded if name.split(".")[0] in ("flows", "tasks", "gif_core", "schemas")}
