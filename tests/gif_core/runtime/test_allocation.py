@@ -21,4 +21,3 @@ def test_steps_on_a_cpu_reuse_the_memory_that_the_step_before_has_freed() -> Non
     with tuned_kernels(torch.device("cpu"), reduced=False):
         kept = count_page_faults()
     assert kept < 0.2 * ordinary
-    assert count_page_faults() > 0.8 * ordinary, "freed memory is given back afterwards"
