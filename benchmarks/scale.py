@@ -122,8 +122,9 @@ def train(
     given: argparse.Namespace, world: World, split: Split, config: TrainingConfig, seed: int, variant: str
 ) -> PairHistograms:
     """Train once, or read what an earlier run has kept."""
-    data = [given.world, given.identities, given.images, given.held_out, given.split, given.encoder, str(given.faces)]
-    data += [given.knows] if given.knows else []
+    uses_h = config.head == "gif" or config.rows_from == "code_vectors"
+    encoder = [given.encoder, given.knows] if uses_h else []
+    data = [given.world, given.identities, given.images, given.held_out, given.split, str(given.faces), *encoder]
     data += [variant] if variant else []
     key = hashlib.sha256(json.dumps([data, seed, config.model_dump(mode="json")]).encode()).hexdigest()[:20]
     path = given.folder / "runs" / f"{key}.npz"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gif_core.embedding.encoders import build_encoder
-from gif_core.heads import build_head
+from gif_core.heads import Head, build_head
 from gif_core.images import normalize_pixels
 from gif_core.runtime import ProcessGroup
 from gif_core.separation import separated
@@ -251,7 +251,17 @@ class VectorWorld:
         self.encoded = (seen - seen.mean(dim=0)).numpy()
 
     def train(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> Tensor:
-        """Train a perceptron with the head: the steps of `Stepper`, without images."""
+        """Train a perceptron with the head; the features of the test vectors."""
+        model, _ = self.fit(split, config, seed, variant)
+        return self.embed(model, split.test)
+
+    def embed(self, model: nn.Module, which: NDArray[np.int64]) -> Tensor:
+        """The features of these vectors."""
+        with torch.inference_mode():
+            return model.eval()(self.observed[which])
+
+    def fit(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> tuple[nn.Module, Head]:
+        """Train a perceptron with the head, which it returns too: the steps of `Stepper`, without images."""
         torch.manual_seed(seed)
         model = perceptron(self.inputs, self.hidden, self.dimension).train()
         build = partial(build_variant, variant) if variant else build_head
@@ -279,8 +289,7 @@ class VectorWorld:
             for optimizer in peaks:
                 optimizer.step()
             head.end_step()
-        with torch.inference_mode():
-            return model.eval()(self.observed[split.test])
+        return model, head
 
 
 def perceptron(inputs: int, hidden: int, outputs: int) -> nn.Module:

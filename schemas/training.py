@@ -170,6 +170,9 @@ class TrainingConfig(Frozen):
     """Weight γ of L_AR in Eq. 10; 0: train on codes only."""
     code_weight: NonNegativeFloat = 1.0
     """Weight of L_C in Eq. 10; 0: train on L_AR only, and the model cannot identify by codes."""
+    code_gradient: Probability = 1.0
+    """Share of the gradient of L_C that reaches the network. 0: the token heads learn to read codes from features that
+    L_AR alone shapes. 1: L_C shapes them too, as in the paper."""
     token_weights: TokenWeights = "uniform"
     """Weights λ of the tokens in Eq. 7 along the code; they sum to 1."""
     hidden_layers: NonNegativeInt = 2

@@ -113,7 +113,7 @@ class GifHead(TokenHeads, Head):
         """The loss and its parts, in fp32 even under autocast."""
         with torch.autocast(device_type=features_BD.device.type, enabled=False):
             z_BD = F.normalize(features_BD.float(), dim=1)
-            cosines_LBV = self.token_cosines(z_BD)
+            cosines_LBV = self.token_cosines(share_gradient(z_BD, self.config.code_gradient))
             codes_LB = _gather(self.codes_NL, labels_B.numpy(), np.int64, z_BD.device).T
             loss_codes = self._code_loss(cosines_LBV, codes_LB)
             loss_alignment, alignment_B = self._alignment_loss(z_BD, labels_B)
@@ -141,6 +141,11 @@ class GifHead(TokenHeads, Head):
         alignment_B = cosines_BS.gather(1, place_B[:, None])[:, 0]
         scale, margin = self.config.alignment_scale, self.config.alignment_margin
         return margin_loss(cosines_BS, place_B, scale=scale, margin=margin), alignment_B
+
+
+def share_gradient(z_BD: Tensor, share: float) -> Tensor:
+    """The same features, of whose gradient this share goes on."""
+    return z_BD if share == 1 else torch.lerp(z_BD.detach(), z_BD, share)
 
 
 def code_loss(logits_LBV: Tensor, codes_LB: Tensor, weight_L: Tensor) -> Tensor:

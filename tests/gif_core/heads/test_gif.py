@@ -313,6 +313,23 @@ def test_without_negatives_code_vectors_are_frozen_and_nothing_else_is_accepted(
         TrainingConfig(negatives=0, code_vectors="mapped")
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_a_share_of_the_gradient_of_the_codes_reaches_the_network_and_all_of_it_the_token_heads(share: float) -> None:
+    def gradients(**changes: float) -> tuple[torch.Tensor, torch.Tensor]:
+        head, (features, labels) = make_head(**changes), make_batch()
+        features.requires_grad_()
+        head(features, labels).loss.backward()
+        assert features.grad is not None
+        assert head.classifiers_LVD.grad is not None
+        return features.grad, head.classifiers_LVD.grad
+
+    of_codes, of_tokens = gradients(gamma=0.0)
+    of_both, _ = gradients()
+    reduced, still_of_tokens = gradients(code_gradient=share)
+    torch.testing.assert_close(reduced, of_both - (1 - share) * of_codes)
+    assert torch.equal(still_of_tokens, of_tokens)
+
+
 def test_without_negatives_the_default_settings_give_the_head_of_the_paper() -> None:
     features, labels = make_batch()
     head = GifHead(make_codes(), make_code_vectors(), TrainingConfig(negatives=0, scale=SCALE), num_values=RANGE)
