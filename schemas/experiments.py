@@ -25,7 +25,9 @@ EXPERIMENTS: Final = (
     "supplement-separation",
     "supplement-dino",
 )
-"""All experiments, in the order of the paper."""
+"""The tables and figures, in the order of the paper."""
+BESIDE: Final = ("heads",)
+"""Experiments that the paper does not have, which are not part of all."""
 FOLDER: Final = "presets/paper/experiments"
 DEMO: Final[PresetName] = "paper/demo"
 """Preset of every experiment at the scale of a demonstration."""
@@ -78,6 +80,15 @@ class Cost(Frozen):
         return self.identities if scale == "full" else self.demo_identities
 
 
+class Tuning(Frozen):
+    """Random trials of a row, on identities that its runs do not verify; those of all rows are the same."""
+
+    trials: PositiveInt
+    draws: tuple[str, ...]
+    """`stage.field=low:high` or `stage.field=log:low:high`: a row's own setting is not drawn, and
+    `{stage.field}` in a value of its settings stands for what is drawn."""
+
+
 class Experiment(Frozen):
     """A table or figure of the paper."""
 
@@ -100,6 +111,10 @@ class Experiment(Frozen):
     """Add a row with the difference of the last row to the first."""
     fars: tuple[float, ...] = (1e-4,)
     """False accept rates of template sets."""
+    pair_fars: tuple[float, ...] = ()
+    """False accept rates of sets of pairs, beside their accuracy."""
+    tuning: Tuning | None = None
+    """Random trials of every row before its runs."""
     cost: Cost | None = None
     remarks: tuple[str, ...] = ()
     """Where the paper contradicts itself or the record, and what is not printed there."""
@@ -124,7 +139,8 @@ class Experiment(Frozen):
 
 def read_experiment(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in EXPERIMENTS:
-        raise ValueError(f"unknown experiment {name!r}; known experiments: {', '.join(EXPERIMENTS)}")
+    known = (*EXPERIMENTS, *BESIDE)
+    if name not in known:
+        raise ValueError(f"unknown experiment {name!r}; known experiments: {', '.join(known)}")
     text = resources.files("schemas").joinpath(f"{FOLDER}/{name}.yaml").read_text("utf-8")
     return Experiment.model_validate(yaml.safe_load(text))

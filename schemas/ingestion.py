@@ -1,6 +1,6 @@
 """Settings of ingestion: the sources, the checks of images, and the held-out identities."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -99,6 +99,9 @@ class IngestionConfig(Frozen):
     """The datasets to read, each with its own `kind`. The same label in two sources is two identities."""
     held_out: float = Field(default=0.0, ge=0, lt=1)
     """Share of identities held out for evaluation: they are never encoded, given codes or trained on."""
+    left_out: float | None = Field(default=None, gt=0, lt=1)
+    """Share of identities that are left out altogether, before `held_out` takes its share. At the `held_out` of another
+    run, none of that run's test identities is seen here: for choosing settings on other identities. null: none."""
     min_samples: PositiveInt = 1
     """Identities with fewer images are left out."""
     smallest_side: PositiveInt = 16
@@ -117,6 +120,18 @@ class IngestionConfig(Frozen):
     """When the sources have only grown since an earlier ingestion with the same settings, read only the new images."""
     shard_bytes: int = Field(default=256 * 2**20, ge=2**16, le=2**30)
     """Image bytes per Arrow file."""
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Where the identities that are held out begin and end, as shares of all; those before are left out."""
+        begin = self.left_out or 0.0
+        return begin, begin + self.held_out
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.shares[1] >= 1:
+            raise ValueError(f"left_out={self.left_out} and held_out={self.held_out} leave no identity to train on")
+        return self
 
     @field_validator("relabel", mode="before")
     @classmethod

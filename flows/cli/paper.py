@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -14,17 +15,20 @@ from rich.table import Column, Table
 
 from flows.cli.options import Overrides, Page
 from flows.cli.output import Console, note
-from flows.cli.sweep import Given, Swept, refuse_failures, run_sweep
+from flows.cli.sweep import refuse_failures
+from flows.cli.swept import Given, Swept, run_sweep
+from flows.cli.tuning import describe_trials, run_tuned
 from gif_core.artifacts import ArtifactStore, with_ancestors
-from gif_core.sweeps import Variant
+from gif_core.sweeps import Variant, read_draw
 from schemas.errors import GifError
-from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
+from schemas.experiments import BESIDE, DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
 
 if TYPE_CHECKING:
     from gif_core.paper import Chart, Grid, Result
     from gif_core.training import MeasuredCentroids
     from schemas.experiments import Row
 
+NAMES = (*EXPERIMENTS, *BESIDE)
 RUNS = ("runs", "separation")
 """Kinds of experiments that train."""
 ASSUMED = 8 * 2**30
@@ -34,7 +38,7 @@ SHARE = 0.7
 
 
 def paper(
-    experiment: Annotated[str, typer.Argument(help=f"'ls', 'all', or one of {', '.join(EXPERIMENTS)}.")],
+    experiment: Annotated[str, typer.Argument(help=f"'ls', 'all', or one of {', '.join(NAMES)}.")],
     data: Annotated[str | None, typer.Option(help="Folder of datasets and benchmarks ($GIF_DATA).")] = None,
     scale: Annotated[str, typer.Option(help="'full': the paper's size. 'demo': drawn faces, a minute a run.")] = "full",
     overrides: Overrides = None,
@@ -110,10 +114,11 @@ class _Asked:
         found, begin = read_experiment(name), time.monotonic()
         remarks = (*found.remarks, *(found.demo_remarks if self.scale == "demo" else ()))
         if found.kind in RUNS:
-            swept = self._sweep(found)
+            swept, tuned = self._sweep(found)
             if self.dry_run:
                 return None, 0
             grids, charts, more = self._show_runs(found, swept)
+            more += tuned
             failed = swept.failed
         elif self.dry_run:
             note(f"{name}: nothing is trained")
@@ -129,10 +134,15 @@ class _Asked:
         where = ["--device", self.device] if self.device != "cpu" else []
         return shlex.join(["gif", "paper", name, "--scale", self.scale, "--seeds", self.seeds, *where, *changes])
 
-    def _sweep(self, found: Experiment) -> Swept:
+    def _sweep(self, found: Experiment) -> tuple[Swept, list[str]]:
+        """The runs, and lines on their tuning."""
         given = Given(None, DEMO if self.scale == "demo" else found.preset, self.overrides)
         variants = [self._variant(row) for row in found.rows_at(self.scale)]
-        return run_sweep(given, variants, self.seeds, jobs=self.jobs, dry_run=self.dry_run)
+        if found.tuning is None:
+            return run_sweep(given, variants, self.seeds, jobs=self.jobs, dry_run=self.dry_run), []
+        draws, trials = [read_draw(each) for each in found.tuning.draws], found.tuning.trials
+        swept, tried = run_tuned(given, variants, draws, trials, self.seeds, jobs=self.jobs, dry_run=self.dry_run)
+        return swept, [describe_trials(each) for each in tried]
 
     def _variant(self, row: Row) -> Variant:
         if self.scale == "demo":
@@ -183,7 +193,7 @@ def _measure_separation(swept: Swept, place: int) -> list[MeasuredCentroids]:
 
 def _list() -> None:
     table = Table("experiment", "what", "needs")
-    for name in EXPERIMENTS:
+    for name in NAMES:
         found = read_experiment(name)
         count, fewer = len(found.rows), len(found.rows_at("demo"))
         needs = f"{count} runs ({fewer} at the demo's size)" if found.rows else "no training"
@@ -195,13 +205,30 @@ def _show(result: Result) -> None:
     """Print the tables and remarks of a result."""
     print(f"\n{result.title}")
     for grid in result.grids:
-        columns = [
-            Column(escape(name), justify="right" if place >= grid.numbers_from else "left", overflow="fold")
-            for place, name in enumerate(grid.columns)
-        ]
-        table = Table(*columns, title=escape(grid.title))
-        for row in grid.rows:
-            table.add_row(*map(escape, row))
-        Console().print(table)
+        _show_grid(Console(), grid)
     for remark in result.remarks:
         note(remark)
+
+
+def _show_grid(console: Console, grid: Grid) -> None:
+    """Print a table, in parts that have its first column in common if it is wider than the terminal."""
+    shown, unlimited = [0], console.options.update_width(sys.maxsize)
+    for place in range(1, len(grid.columns)):
+        width = console.measure(_tabulate(grid, [*shown, place]), options=unlimited).maximum
+        if len(shown) > 1 and width > console.width:
+            console.print(_tabulate(grid, shown))
+            shown = [0]
+        shown.append(place)
+    console.print(_tabulate(grid, shown))
+
+
+def _tabulate(grid: Grid, places: list[int]) -> Table:
+    """A table of these columns."""
+    columns = [
+        Column(escape(grid.columns[place]), justify="right" if place >= grid.numbers_from else "left", overflow="fold")
+        for place in places
+    ]
+    table = Table(*columns, title=escape(grid.title))
+    for row in grid.rows:
+        table.add_row(*(escape(row[place]) for place in places))
+    return table

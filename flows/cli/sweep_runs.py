@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
+from flows.cli.app import main
 from flows.cli.environment import names_server, prepare
-from flows.cli.output import note
+from flows.cli.output import Console, note
 from gif_core.artifacts import ArtifactStore
-from gif_core.planning import plan_stages
+from gif_core.planning import check_before_run, plan_stages
 from schemas.errors import GifError
+from schemas.stages import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,16 +25,56 @@ if TYPE_CHECKING:
 
     from schemas.run import RunConfig
 
+IMPORTED: Final = (
+    "flows.cli.run",
+    "flows.pipeline",
+    *(f"tasks.{stage}" for stage in STAGES),
+    "gif_core.embedding.encoders.open_clip_encoder",
+    "gif_core.training.worker",
+)
+"""What runs need: imported once, by the process from which those of the runs are forked."""
 
-def run_here(commands: Sequence[tuple[str, list[str]]], jobs: int) -> int:
-    """Run every command of `gif run`, each with the name of its run, `jobs` at a time; how many failed."""
+
+def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int:
+    """Run those of which the scores are not stored, `jobs` at a time; how many failed.
+
+    Each has its name, its settings, and the same as arguments of `gif run`. All report to one Prefect server.
+    """
+    faults = [find_fault(given) for _, given, _ in runs]
+    waiting = [
+        arguments
+        for (_, given, arguments), fault in zip(runs, faults, strict=True)
+        if not fault and not _is_scored(given)
+    ]
+    server, failed = _find_server() if waiting else None, 0
     with ThreadPoolExecutor(jobs) as pool:
-        results = pool.map(_run, [arguments for _, arguments in commands])
-        failed = 0
-        for place, ((name, _), error) in enumerate(zip(commands, results, strict=True), start=1):
+        errors = pool.map(partial(_run, server=server), waiting)
+        for place, ((name, _, arguments), fault) in enumerate(zip(runs, faults, strict=True), start=1):
+            error = next(errors) if arguments in waiting else fault
             failed += error is not None
-            _tell(place, len(commands), name, error)
+            _tell(place, len(runs), name, error)
     return failed
+
+
+def find_fault(given: RunConfig) -> str | None:
+    """Why a run cannot begin: what it reads is not there, or it would score nothing."""
+    try:
+        check_before_run(ArtifactStore(given.store), given, STAGES)
+    except GifError as error:
+        return str(error)
+    return None
+
+
+def _is_scored(given: RunConfig) -> bool:
+    return plan_stages(ArtifactStore(given.store), given)["evaluation"].action == "reuse"
+
+
+def _find_server() -> str:
+    """The address of the Prefect server that is set, or of one for this command."""
+    prepare()
+    from flows.cli.server import ensure_server
+
+    return ensure_server(Console(stderr=True))
 
 
 def run_on_pool(settings: Sequence[tuple[str, RunConfig]], pool: str) -> int:
@@ -70,11 +115,32 @@ def _tell(place: int, total: int, name: str, error: str | None) -> None:
     note(f"run {place} of {total}: {name}: {f'failed: {error}' if error else 'done'}")
 
 
-def _run(arguments: list[str]) -> str | None:
-    """One run in a process of its own; its error if it fails, else the last line of what it says."""
-    command = [sys.executable, "-m", "flows.cli", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
-    if not done.returncode:
-        return None
-    said = done.stderr.strip().splitlines() or ["without a word"]
-    return next((line.removeprefix("error: ") for line in reversed(said) if line.startswith("error: ")), said[-1])
+def _run(arguments: list[str], server: str | None) -> str | None:
+    """One run in a process of its own; its error if it fails."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    with TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        said.touch()
+        process = context.Process(target=_call, args=(arguments, server, said))
+        process.start()
+        process.join()
+        return _find_error(said.read_text(errors="replace")) if process.exitcode else None
+
+
+def _call(arguments: list[str], server: str, said: Path) -> None:
+    """Call `gif run` in this process; all that it says goes into a file."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with said.open("w") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    sys.argv, os.environ["PREFECT_API_URL"] = ["gif", "run", *arguments], server
+    with temporary_settings({PREFECT_API_URL: server}):
+        main()
+
+
+def _find_error(said: str) -> str:
+    """The error among what a run has said, else its last line."""
+    lines = said.strip().splitlines() or ["without a word"]
+    return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), lines[-1])

@@ -28,14 +28,14 @@ __all__ = [
     "describe_relabelling",
     "find_base",
     "ingest",
-    "is_held_out",
     "open_base",
+    "place_of",
     "read_relabelling",
     "write_relabelling",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.ingestion.conversion import IngestionStep, SourceChangedError, describe_readers, ingest, is_held_out
+    from gif_core.ingestion.conversion import IngestionStep, SourceChangedError, describe_readers, ingest, place_of
     from gif_core.ingestion.incremental import Base, find_base, open_base
     from gif_core.ingestion.relabelling import (
         Change,

@@ -69,10 +69,10 @@ def describe_readers(readers: Sequence[Reader]) -> list[dict[str, Any]]:
     return [reader.describe() for reader in readers]
 
 
-def is_held_out(source: int, label: str, share: float) -> bool:
-    """Whether an identity is held out: decided by its label, so that it does not change when the source grows."""
+def place_of(source: int, label: str) -> float:
+    """Where an identity is among all, in [0, 1): by its label, so that it does not change when the source grows."""
     digest = hashlib.sha256(f"{source}/{label}".encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64 < share
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def ingest(
@@ -114,8 +114,9 @@ class Ingestion:
         self.known = base.known_identities(catalogue)
         self.wanted_R = base.wanted(catalogue) & ~catalogue.dropped_R
         self.held_over = self._held_over()
-        aside_P = self._aside()
-        self.splits = [self._plan("identities", ~aside_P), self._plan("held_out", aside_P)]
+        place_P, (begin, end) = self._places(), config.shares
+        held_out_P = (place_P >= begin) & (place_P < end)
+        self.splits = [self._plan("identities", place_P >= end), self._plan("held_out", held_out_P)]
         self.total = sum(len(split.records) for split in self.splits)
 
     def read(self, workers: int) -> Iterator[IngestionStep]:
@@ -170,10 +171,9 @@ class Ingestion:
             shard_bytes=self.config.shard_bytes,
         )
 
-    def _aside(self) -> NDArray[np.bool_]:
+    def _places(self) -> NDArray[np.float64]:
         identities = zip(self.catalogue.source_P.tolist(), self.catalogue.labels, strict=True)
-        share = self.config.held_out
-        return np.fromiter((is_held_out(source, label, share) for source, label in identities), bool)
+        return np.fromiter((place_of(source, label) for source, label in identities), np.float64)
 
     def _held_over(self) -> list[Refused]:
         """Rows of the base's quarantine about records that are not read again."""

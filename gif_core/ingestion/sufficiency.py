@@ -29,12 +29,12 @@ def check_enough(config: RunConfig, identities: int, images: int) -> list[str]:
         raise NotEnoughDataError(
             f"training.warmup_steps = {training.warmup_steps}, but the whole training has {steps} steps "
             f"({training.epochs} epochs of {images:,} images in batches of {images_per_step}): "
-            f"lower it, or lower training.batch_size{_proposal(images)}"
+            f"lower it{_smaller_batch(config, images)}"
         )
     if per_epoch < FEW_STEPS and training.batch_size > proposed_batch(images):
         return [
             f"an epoch of {images:,} images in batches of {training.batch_size} has {per_epoch} "
-            f"step{'s' if per_epoch > 1 else ''}: lower training.batch_size{_proposal(images)}"
+            f"step{'s' if per_epoch > 1 else ''}: lower {_proposal(images)}"
         ]
     return []
 
@@ -44,6 +44,13 @@ def proposed_batch(images: int) -> int:
     return max(2, 1 << max(images // WANTED_STEPS, 1).bit_length() - 1)
 
 
+def _smaller_batch(config: RunConfig, images: int) -> str:
+    """The other way out of a warm-up that is too long, when there is one."""
+    training, batch = config.training, proposed_batch(images)
+    is_enough = training.epochs * (images // batch) > training.warmup_steps
+    return f", or lower {_proposal(images)}" if batch < training.batch_size and is_enough else ""
+
+
 def _proposal(images: int) -> str:
     batch = proposed_batch(images)
-    return f", for instance to {batch} ({images // batch} steps an epoch)"
+    return f"training.batch_size, for instance to {batch} ({images // batch} steps an epoch)"

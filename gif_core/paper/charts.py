@@ -12,6 +12,8 @@ WIDTH, HEIGHT, LEFT, TOP, LEGEND = 420, 240, 70, 30, 190
 """Size of the plot in pixels, its margins, and the room for names on its right."""
 COLOURS: Final = ("#0e7490", "#e5534b", "#e8862e", "#a06ee1", "#2da06f", "#3b82f6", "#8a94a6")
 TICKS: Final = 5
+LETTER, LINE = 6, 14
+"""About the width of a letter, and the height of a line, in pixels."""
 
 
 class _Axis:
@@ -80,16 +82,30 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis) -> Iterator[str]:
         yield f'<path d="M{LEFT} {y:.1f}h{WIDTH}" stroke="#8a94a6" stroke-opacity=".3"/>'
         yield _text(LEFT - 8, y + 4, _number(value), anchor="end")
     named = list(enumerate(chart.labels)) if chart.labels else [(value, _number(value)) for value in x_axis.ticks()]
-    for place, label in named:
-        yield _text(_x(x_axis, place), TOP + HEIGHT + 18, label, anchor="middle")
+    is_tight = any(len(label) * LETTER * len(named) > WIDTH for _, label in named)
+    for number, (place, label) in enumerate(named):
+        lower = LINE if is_tight and number % 2 else 0
+        yield _text(_x(x_axis, place), TOP + HEIGHT + 18 + lower, label, anchor="middle")
     yield _text(LEFT + WIDTH / 2, TOP + HEIGHT + 38, chart.x, anchor="middle")
 
 
 def _levels(chart: Chart, y_axis: _Axis) -> Iterator[str]:
+    """Dashed lines: of a series, `what: series`, in its colour and named beside it, others named on the line."""
+    colours = {name: _colour(number) for number, name in enumerate(chart.series)}
+    beside = dict.fromkeys(what for what, of in map(_parts, chart.levels) if of in colours)
     for name, value in chart.levels.items():
-        y = _y(y_axis, value)
-        yield f'<path d="M{LEFT} {y:.1f}h{WIDTH}" stroke="currentColor" stroke-dasharray="6 4"/>'
-        yield _text(LEFT + 4, y - 4, name)
+        y, of = _y(y_axis, value), _parts(name)[1]
+        colour = colours.get(of, "currentColor")
+        yield f'<path d="M{LEFT} {y:.1f}h{WIDTH}" stroke="{colour}" stroke-dasharray="6 4"/>'
+        if of not in colours:
+            yield _text(LEFT + 4, y - 4, name)
+    for number, what in enumerate(beside, start=len(colours)):
+        yield _text(LEFT + WIDTH + 12, TOP + 14 + 18 * number, f"dashed: {what}")
+
+
+def _parts(level: str) -> tuple[str, str]:
+    what, _, of = level.rpartition(": ")
+    return what, of
 
 
 def _line(line: list[tuple[float, float]], number: int, x_axis: _Axis, y_axis: _Axis, *, is_loose: bool) -> list[str]:
@@ -129,9 +145,9 @@ def _colour(number: int) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as a label: 3, 0.25, 10k, 64M."""
+    """A number as a label: 3, 0.25, 10k, 64M, 100G."""
     if value >= 1e6:
-        return f"{value / 1e6:g}M" if value < 1e9 else f"{value:.0e}"
+        return f"{value / 1e6:g}M" if value < 1e9 else f"{value / 1e9:g}G"
     return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
 
 

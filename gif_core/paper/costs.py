@@ -190,7 +190,7 @@ def _show_separation(cost: Cost, scale: Scale, device: str, memory: int, report:
     columns = ("vectors", SECONDS_OF_A_STEP, "memory", "")
     measured = [_separation_row(point, found.get(point)) for point in fitting]
     modelled = [
-        (f"{point.identities:,}", f"{per_vector * point.identities:.2f}", write_size(point.bytes_of_vectors), "model")
+        (f"{point.identities:,}", f"{per_vector * point.identities:,.2f}", write_size(point.bytes_of_vectors), "model")
         for point in beyond
     ]
     grid = Grid(

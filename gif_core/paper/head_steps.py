@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from gif_core.backbones import build_network
-from gif_core.benchmarking import HeadStep, size_of_backbone
+from gif_core.benchmarking import HeadStep, draw_labels, size_of_backbone
 from gif_core.heads import Head, HeadOutput, PairHead, build_head
 from gif_core.reporting import size_of_head
 from gif_core.runtime import expect_scattered
@@ -173,7 +173,8 @@ class _Step:
 
     def run(self, number: int) -> tuple[float, float]:
         """Wall-clock and processor seconds of one step."""
-        labels_B = self.step.draw_labels(self.rng, self.point.identities, self.point.batch_size)
+        together = HEADS[self.point.head].config.images_per_identity_of_head
+        labels_B = draw_labels(self.rng, self.point.identities, self.point.batch_size, together)
         inputs = self._draw_inputs()
         fill(self.head, labels_B, self.rng, self.point.dimensions)
         wait = _waiter(self.device)

@@ -82,7 +82,7 @@ def _difference(line: Line | None) -> str:
 
 
 def find_columns(experiment: Experiment, rows: Sequence[RowScores]) -> dict[str, Column]:
-    """Names of columns, and the metrics in them: accuracy of pairs, TAR at the experiment's FARs of templates.
+    """Names of columns, and the metrics in them: accuracy of pairs, and TAR at the experiment's FARs.
 
     Benchmarks come in the paper's order, other sets after them.
     """
@@ -92,19 +92,22 @@ def find_columns(experiment: Experiment, rows: Sequence[RowScores]) -> dict[str,
     for title in titles:
         known = {name for run in runs for name in run.scores.get(title, {})}
         name = benchmark_of("bin", title) or set_name(title)
-        if "accuracy" in known:
+        is_pairs = "accuracy" in known
+        if is_pairs:
             found[name] = (title, "accuracy")
-            continue
-        rates = [far for far in experiment.fars if f"tar_at_far_{far:g}" in known]
+        rates = [
+            far for far in (experiment.pair_fars if is_pairs else experiment.fars) if f"tar_at_far_{far:g}" in known
+        ]
         for far in rates:
-            found[_with_rate(name, far, experiment)] = (title, f"tar_at_far_{far:g}")
+            single = not is_pairs and len(experiment.fars) == 1
+            found[name if single else _with_rate(name, far)] = (title, f"tar_at_far_{far:g}")
     wanted = [name for name in experiment.columns if name in found]
     return {name: found[name] for name in dict.fromkeys([*wanted, *found])}
 
 
-def _with_rate(name: str, far: float, experiment: Experiment) -> str:
-    """The paper writes the rate only where it has several."""
-    return name if len(experiment.fars) == 1 else f"{name} {far:.0e}".replace("e-0", "e-")
+def _with_rate(name: str, far: float) -> str:
+    """As the paper writes it where it has several rates."""
+    return f"{name} {far:.0e}".replace("e-0", "e-")
 
 
 def _tabulate(experiment: Experiment, rows: Sequence[RowScores], columns: Mapping[str, Column], scale: Scale) -> Grid:

@@ -20,7 +20,6 @@ __all__ = [
     "check_room",
     "contents_of",
     "existing_folder",
-    "find_inputs",
     "identify_stage",
     "is_cached",
     "leave_out_missing_sets",
@@ -31,7 +30,7 @@ __all__ = [
     "resolve_length",
     "select_stages",
     "stage_settings",
-    "upstream_of",
+    "stored_inputs",
 ]
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from gif_core.planning.checks import check_before_run, check_faces
     from gif_core.planning.evaluation_sets import leave_out_missing_sets, missing_files
     from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, resolve_length, stage_settings
-    from gif_core.planning.plan import find_inputs, plan_stages, select_stages, upstream_of
+    from gif_core.planning.plan import plan_stages, select_stages, stored_inputs
     from gif_core.planning.preflight import available_memory, check_room, existing_folder, needs_of
 else:
     __getattr__ = lazy_imports(__name__)

@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 
 from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.embedding.encoders import check_encoder
-from gif_core.ingestion import check_enough, is_held_out, read_relabelling
+from gif_core.ingestion import check_enough, place_of, read_relabelling
 from gif_core.planning.evaluation_sets import exists, sets_without_scores
+from gif_core.planning.plan import stored_inputs
 from gif_core.planning.preflight import RESERVE, Need, check_room
 from gif_core.readers import open_reader
 from schemas.errors import GifError
@@ -26,10 +27,14 @@ class CannotRunError(GifError, ValueError):
 
 
 def check_before_run(store: ArtifactStore, config: RunConfig, selected: Collection[StageName]) -> list[str]:
-    """Raise CannotRunError with all faults that are quick to find; return warnings."""
+    """Raise CannotRunError with all faults that are quick to find; return warnings.
+
+    ArtifactMissingError if the selected stages read what no run has stored.
+    """
     faults = list(_faults(store, config, selected))
     if faults:
         raise CannotRunError("\n".join(faults))
+    stored_inputs(store, config, selected)
     if {"ingestion", "training"} <= set(selected) and all(map(_is_quick_to_list, config.ingestion.sources)):
         return check_enough(config, *_count_listed(config))
     return []
@@ -93,6 +98,6 @@ def _count_listed(config: RunConfig) -> tuple[int, int]:
         for person in listing.person_R.tolist():
             counts[person] += 1
         for label, count in zip(listing.labels, counts, strict=True):
-            kept = count >= config.ingestion.min_samples and not is_held_out(number, label, config.ingestion.held_out)
+            kept = count >= config.ingestion.min_samples and place_of(number, label) >= config.ingestion.shares[1]
             identities, images = identities + kept, images + kept * count
     return identities, images

@@ -88,9 +88,14 @@ def upstream_of(selected: Collection[StageName]) -> set[StageName]:
     return found
 
 
-def find_inputs(plans: Mapping[StageName, StagePlan], selected: Collection[StageName]) -> dict[StageName, ArtifactRef]:
+def stored_inputs(
+    store: ArtifactStore, config: RunConfig, selected: Collection[StageName]
+) -> dict[StageName, ArtifactRef]:
     """The stored artifacts that the selected stages read from stages that are not selected."""
     needed = {name for stage in selected for name in INPUTS[stage]} - set(selected)
+    if not needed:
+        return {}
+    plans = plan_stages(store, config, selected, stages=upstream_of(selected))
     missing = [name for name in plans if name in needed and plans[name].action == "run"]
     if missing:
         raise ArtifactMissingError(

@@ -8,7 +8,14 @@ from typing import Any, Final
 from gif_core.reporting.scored_runs import IDENTIFICATION, Measurement, ScoredRun
 from gif_core.runtime import duration, metric_name, moment, percent, set_name, thousands
 
-METRICS: Final[tuple[str, ...]] = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tpir_at_fpir_0.01", "rank_1")
+METRICS: Final[tuple[str, ...]] = (
+    "accuracy",
+    "tar_at_far_0.01",
+    "tar_at_far_0.001",
+    "tar_at_far_0.0001",
+    "tpir_at_fpir_0.01",
+    "rank_1",
+)
 """Metrics shown for each set that has them."""
 NOTHING: Final = "–"
 MOST_SETTINGS: Final = 30

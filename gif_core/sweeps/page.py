@@ -19,12 +19,13 @@ WIDTH, ROW, LEFT = 640, 26, 220
 HEAD: Final = ("variant", "seeds", "mean ± deviation", "difference", "± over seeds", "± over identities")
 
 
-def write_page(path: Path, sections: Sequence[Section], command: str) -> None:
-    """Write the page; `command` is what made it."""
+def write_page(path: Path, sections: Sequence[Section], command: str, remarks: Sequence[str] = ()) -> None:
+    """Write the page; `command` is what made it, and `remarks` are lines on its tuning."""
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Sweep</title><style>{STYLE}</style><h1>Sweep</h1>",
         f"<p><code>{escape(command)}</code></p><p>Means over seeds in percent; differences to the first variant, "
         "seed by seed, in points, with their standard errors.</p>",
+        *(f"<p>{escape(remark)}</p>" for remark in remarks),
     ]
     for section in sections:
         title = f"{set_name(section.set)}: {metric_name(section.metric)}"

@@ -10,6 +10,7 @@ from gif_core.artifacts import Artifact, ArtifactStore
 from gif_core.planning import plan_stages
 from gif_core.reporting import ScoredRun, shared_metrics
 from gif_core.retraining import NotComparableError, compare
+from schemas.errors import GifError
 from schemas.retraining import PromotionPolicy
 from schemas.run import RunConfig
 
@@ -46,8 +47,11 @@ class Section:
 
 
 def find_evaluation(store: ArtifactStore, config: RunConfig) -> Artifact | None:
-    """The scores of a configuration, if they are stored."""
-    plan = plan_stages(store, config)["evaluation"]
+    """The scores of a configuration, if they are stored and what they were made from is there."""
+    try:
+        plan = plan_stages(store, config)["evaluation"]
+    except (GifError, OSError):
+        return None
     return store.open(plan.ref) if plan.action == "reuse" else None
 
 

@@ -35,6 +35,8 @@ PresetName = Literal[
 ]
 
 PRESETS: Final[tuple[PresetName, ...]] = get_args(PresetName)
+MAIN_PRESETS: Final = ", ".join(name for name in PRESETS if "/" not in name)
+"""Those that errors list; the others are the paper's: `gif run -h` lists all."""
 BASES: Final = ("benchmarks", "paper/method", "paper/r100", "paper/vit-b")
 """Files that presets build on."""
 

@@ -14,7 +14,9 @@ import torch
 from flows.cli import paper as module
 from flows.cli import sweep as sweep_module
 from flows.cli import sweep_runs
-from flows.cli.sweep import Swept
+from flows.cli.output import Console
+from flows.cli.swept import Swept
+from gif_core.paper import Grid
 from schemas.errors import GifError
 from schemas.experiments import EXPERIMENTS
 
@@ -118,10 +120,19 @@ def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
     assert "--scale is full or demo" in run_gif("paper", "table1", "--scale", "tiny", code=2)
 
 
-def test_a_run_that_fails_is_named_by_its_error_and_not_by_what_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "error: the disk is full\nwarning: something else at the end\n"
-    done = SimpleNamespace(returncode=2, stderr=said)
-    monkeypatch.setattr("flows.cli.sweep_runs.subprocess.run", lambda *_, **__: done)
-    assert sweep_runs._run([]) == "the disk is full"
-    done.stderr = "Killed"
-    assert sweep_runs._run([]) == "Killed"
+def test_a_table_wider_than_the_terminal_is_shown_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ("Method", *(f"benchmark {place}" for place in range(9)))
+    grid = Grid("Scores", columns, (("GIF, this project's defaults", *map(str, range(9))),))
+    module._show_grid(Console(width=80), grid)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line for line in lines if line.startswith("│")]
+    assert len(shown) == 3
+    assert all("GIF, this project's defaults" in line for line in shown), "every part says whose scores it has"
+    assert "".join("".join(line.split("│")[2:]).replace(" ", "") for line in shown) == "012345678"
+
+
+def test_a_run_that_fails_is_named_by_its_error_and_not_by_what_follows_it() -> None:
+    assert sweep_runs._find_error("error: the disk is full\nwarning: something else\n") == "the disk is full"
+    assert sweep_runs._find_error("Killed") == "Killed"
+    assert sweep_runs._find_error("") == "without a word"

@@ -11,7 +11,7 @@ import pytest
 from gif_core.images import Faces, decode
 from gif_core.images import blocks as image_blocks
 from gif_core.ingestion import catalogue, describe_readers, ingest
-from gif_core.ingestion.conversion import TooManyBadImagesError, is_held_out
+from gif_core.ingestion.conversion import TooManyBadImagesError, place_of
 from gif_core.readers import open_reader
 from gif_core.synthetic import draw_jpeg
 from schemas.ingestion import FolderSource, IngestionConfig, RecordIOSource, Source, SyntheticSource
@@ -111,8 +111,29 @@ def test_who_is_held_out_stays_held_out_when_the_source_grows(tmp_path: Path) ->
     assert few == {label for label in many if label < "person-000020"}
 
 
+def test_identities_that_another_run_holds_out_can_be_left_out(tmp_path: Path) -> None:
+    def labels(name: str, **settings: float) -> list[set[str]]:
+        source = SyntheticSource(identities=60, smallest=2, largest=2)
+        out = run(IngestionConfig(sources=(source,), held_out=0.2, **settings), tmp_path / name)
+        return [
+            set(pq.read_table(out / f"{split}.parquet")["label"].to_pylist()) for split in ("identities", "held_out")
+        ]
+
+    train, test = labels("test")
+    develop, development = labels("development", left_out=0.2)
+    assert test
+    assert development
+    assert not test & (develop | development), "neither trained on nor verified"
+    assert develop | development == train
+
+
+def test_shares_that_leave_nobody_to_train_on_are_refused() -> None:
+    with pytest.raises(ValueError, match="leave no identity to train on"):
+        IngestionConfig(held_out=0.5, left_out=0.5)
+
+
 def test_the_share_held_out_is_the_one_asked_for() -> None:
-    assert 0.09 < np.mean([is_held_out(0, f"person-{i}", 0.1) for i in range(20_000)]) < 0.11
+    assert 0.09 < np.mean([place_of(0, f"person-{i}") < 0.1 for i in range(20_000)]) < 0.11
 
 
 def spoil(root: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gif_core.benchmarking import draw_labels
 from gif_core.paper import HEADS, HeadPoint, Measured, compute_bytes, measure_apart, show_cost
 from gif_core.paper.costs import count_multiplications
 from gif_core.paper.head_steps import GIVES_BACK, measure
@@ -45,6 +46,17 @@ def test_heads_are_measured_one_by_one_and_reported(kind: str, tmp_path: Path, m
     assert [row[0] for row in grid.rows] == ["GIF, paper's loss", "DCQ"]
     assert len(said) == 2
     assert all(len(line) > 0 for chart in charts for line in chart.series.values())
+
+
+def test_images_of_a_step_come_in_groups_of_one_identity_as_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Virtual FC has as many anchors as a step of such groups needs, and cannot take one of single images."""
+    labels_B = draw_labels(np.random.default_rng(0), 3000, 512, 10)
+    assert len(labels_B) == 512
+    assert np.unique(np.diff(np.flatnonzero(np.diff(labels_B)))).tolist() == [10]
+    monkeypatch.setattr("gif_core.paper.head_steps.SECONDS", 0.0)
+    assert measure(HeadPoint("virtual_fc", 3000), tmp_path).bytes > 0
 
 
 def test_heads_that_do_not_fit_are_computed_only() -> None:

@@ -1,5 +1,6 @@
 """Scores of runs in the form of the paper's tables and figures."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -204,6 +205,24 @@ def test_values_that_a_logarithmic_axis_cannot_have_are_left_out() -> None:
     shown = {log: draw(Chart("t", "x", "y", {"a": line}, levels={"none": 0.0}, log=log)) for log in LOGS}
     assert [shown[log].count("<circle") for log in LOGS] == [3, 2, 1]
     assert [shown[log].count("stroke-dasharray") for log in LOGS] == [1, 0, 0]
+
+
+def test_levels_of_series_are_dashed_in_their_colours_and_named_once() -> None:
+    lines: dict[str, list[tuple[float, float]]] = {"a": [(0, 1.0)], "b": [(0, 2.0)]}
+    drawn = draw(Chart("t", "x", "y", lines, levels={"alone: a": 1.1, "alone: b": 1.2, "80 GB": 1.5}))
+    dashed = re.findall(r'stroke="([^"]+)" stroke-dasharray', drawn)
+    assert dashed == [*re.findall(r'<polyline[^>]* stroke="([^"]+)"', drawn), "currentColor"]
+    assert (drawn.count("alone"), drawn.count("80 GB")) == (1, 1)
+
+
+def test_names_that_would_touch_take_turns_on_two_lines() -> None:
+    def heights(*labels: str) -> set[str]:
+        bars: dict[str, list[tuple[float, float]]] = {"here": [(place, 1.0) for place in range(len(labels))]}
+        drawn = draw(Chart("t", "", "y", bars, kind="bars", labels=labels))
+        return {y for y, name in re.findall(r'y="([\d.]+)"[^>]*>([^<]+)</text>', drawn) if name in labels}
+
+    assert len(heights("min", "mean", "max")) == 1
+    assert len(heights(*(f"a head with a long name {number}" for number in range(7)))) == 2
 
 
 @pytest.mark.parametrize("log", LOGS)

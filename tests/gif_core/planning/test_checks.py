@@ -1,18 +1,21 @@
 """What would fail hours later is said before the first stage."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from gif_core.artifacts import ArtifactStore
+from gif_core.artifacts import ArtifactMissingError, ArtifactStore, move_tag
 from gif_core.embedding.encoders import check_encoder
 from gif_core.ingestion import NotEnoughDataError, check_enough
 from gif_core.planning import check_before_run, leave_out_missing_sets
 from gif_core.planning.checks import CannotRunError
+from gif_core.planning.evaluation_sets import sets_without_scores
 from schemas.embedding import EmbeddingConfig
 from schemas.errors import GifError
 from schemas.loading import load_config
 from schemas.stages import STAGES
+from tests.flows.stored import store_everything
 
 
 def check(tmp_path: Path, *overrides: str, stages: tuple[str, ...] = STAGES) -> list[str]:
@@ -55,7 +58,21 @@ def test_a_missing_file_of_weights_or_landmarks_is_said(tmp_path: Path) -> None:
 
 
 def test_only_what_the_selected_stages_need_is_checked(tmp_path: Path) -> None:
-    assert check(tmp_path, "ingestion.sources=[{kind: folder, path: no/photos}]", stages=("training",)) == []
+    folder = photographs(tmp_path / "photos", 3, 2)
+    sources, sets = f"ingestion.sources=[{{kind: folder, path: {folder}}}]", "evaluation.sets=[{kind: held_out}]"
+    store = store_everything(load_config("demo", [f"store={tmp_path}/store", sources, sets]))
+    move_tag(store, "latest", store.refs("ingestion")[0])
+    shutil.rmtree(folder)
+    assert check(tmp_path, sources, sets, stages=("training",)) == []
+    with pytest.raises(CannotRunError, match="there is no folder"):
+        check(tmp_path, sources, sets)
+
+
+def test_a_stage_alone_whose_inputs_nobody_has_made_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArtifactMissingError, match=r"needs ingestion, separation, tokenization, which .* --from ingest"
+    ):
+        check(tmp_path, stages=("training",))
 
 
 def test_one_identity_is_refused_before_work(tmp_path: Path) -> None:
@@ -77,6 +94,15 @@ def test_a_warm_up_that_is_longer_than_the_training_is_refused_without_a_class_n
     config = load_config("demo", ["training.batch_size=512", "training.warmup_steps=100", "training.epochs=12"])
     with pytest.raises(NotEnoughDataError, match=r"training\.warmup_steps = 100, but the whole training has 12 steps"):
         check_enough(config, 30, 628)
+
+
+def test_a_smaller_batch_is_proposed_only_when_it_is_smaller_and_gives_enough_steps() -> None:
+    settings = ["training.batch_size=512", "training.epochs=12"]
+    with pytest.raises(NotEnoughDataError, match=r"or lower training\.batch_size, for instance to 16 \(39 steps"):
+        check_enough(load_config("demo", [*settings, "training.warmup_steps=100"]), 30, 628)
+    for others in (["training.warmup_steps=10000"], ["training.warmup_steps=3000", "training.batch_size=8"]):
+        with pytest.raises(NotEnoughDataError, match=r"lower it$"):
+            check_enough(load_config("demo", [*settings, *others]), 30, 628)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +143,7 @@ def test_sets_of_a_preset_that_are_not_there_are_left_out(tmp_path: Path, monkey
     monkeypatch.setenv("GIF_DATA", str(tmp_path))
     config = leave_out_missing_sets(load_config("paper/ms1mv2-r100"))
     assert [each.title for each in config.evaluation.sets] == ["LFW", "CALFW"]
-    assert check_before_run(ArtifactStore(str(tmp_path)), config, ("evaluation",)) == []
+    assert list(sets_without_scores(config)) == []
     assert load_config(config) == config, "it stays so in the flow"
     needed = load_config("ms1mv2", ["evaluation.sets=[{kind: bin, path: '{data}/lfw.bin'}, {kind: bin, path: no.bin}]"])
     assert leave_out_missing_sets(needed) is needed
