@@ -204,7 +204,7 @@ def main() -> None:
     }
     first, model = train(folder, given, "wrong", 0)
     store = str(folder / "store")
-    gif("faces", "audit", "--store", store, "--output", str(folder / "encoder"))
+    gif("faces", "audit", "--store", store, "--output", str(folder / "encoder"), "--encoder")
     gif("faces", "audit", "--store", store, "--output", str(folder / "model"), "--model", f"training/{model}")
     found = {system: measure(truth, folder / system / "relabel.csv") for system in ("encoder", "model")}
     for system, metrics in found.items():

@@ -16,7 +16,7 @@ from flows.cli.models import note_model
 from flows.cli.options import Run, Store
 from flows.cli.output import Console
 from flows.cli.selection import SelectionError
-from gif_core.artifacts import ArtifactMissingError, ArtifactStore, find_model, find_run, run_artifacts
+from gif_core.artifacts import Artifact, ArtifactMissingError, ArtifactStore, find_model, find_run, run_artifacts
 from schemas.embedding import EmbeddingConfig
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ def audit(
             "--model",
             metavar="MODEL",
             help="Compare by this model: a tag (champion), training/KEY or the first digits of the key, or a run id.",
+            show_default="that of the run, or its encoder if it has none",
         ),
     ] = None,
     encoder: Annotated[
-        bool, typer.Option("--encoder", help="Compare by the encoder of the run; so it is without --model.")
+        bool, typer.Option("--encoder", help="Compare by the encoder of the run, even if the run has a model.")
     ] = False,
     min_precision: Annotated[
         float,
@@ -80,20 +81,27 @@ def audit(
     if "ingestion" not in artifacts:
         raise ArtifactMissingError("this run has no faces")
     given = AuditedFaces.open(artifacts["ingestion"])
-    network = _open_network(opened, run, model, device)
+    trained = None if encoder else artifacts.get("training")
+    network = _open_network(opened, run, model, trained, device)
     done = _show_progress(audit_faces(given, network, output, precision=min_precision, min_images=min_images))
     done.write(output, pictures=pictures)
     _report(done, output)
 
 
-def _open_network(store: ArtifactStore, run: str | None, model: str | None, device: str) -> Network:
+def _open_network(
+    store: ArtifactStore, run: str | None, model: str | None, trained: Artifact | None, device: str
+) -> Network:
+    """The model that is named, else the one that the run `trained`, else the encoder of the run."""
     from gif_core.auditing import EncoderNetwork, ModelNetwork
 
-    if model is None:
-        return EncoderNetwork(EmbeddingConfig.model_validate(find_run(store, run).config["embedding"]), device)
-    found = find_model(store, model)
-    note_model(found.artifact.ref, found.reason)
-    return ModelNetwork(found.artifact, device)
+    if model is not None:
+        found = find_model(store, model)
+        note_model(found.artifact.ref, found.reason)
+        return ModelNetwork(found.artifact, device)
+    if trained is not None:
+        note_model(trained.ref, "of the run whose faces are audited (--encoder compares by its encoder)")
+        return ModelNetwork(trained, device)
+    return EncoderNetwork(EmbeddingConfig.model_validate(find_run(store, run).config["embedding"]), device)
 
 
 def _show_progress(steps: Generator[Progress, None, Audit]) -> Audit:

@@ -94,7 +94,7 @@ def label_of_rows(artifact: Artifact) -> dict[int, str]:
 def test_an_encoder_that_knows_identities_poorly_finds_most_wrong_labels_and_ingestion_applies_its_list(
     gif: Gif, config: RunConfig, artifact: Artifact, tmp_path: Path
 ) -> None:
-    printed = gif("faces", "audit", "--output", "audit")
+    printed = gif("faces", "audit", "--output", "audit", "--encoder")
     assert "relabel.csv" in printed
     rows = read_list(tmp_path / "audit" / "relabel.csv")
     found = {int(row["record"].rpartition("#")[2]): row for row in rows}
@@ -144,6 +144,22 @@ def test_a_trained_model_audits_too(gif: Gif, config: RunConfig, tmp_path: Path)
         store.publish(draft)
     gif("faces", "audit", "--output", "audit", "--model", "training/7777")
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["network"] == "model training/777777777777"
+
+
+def test_the_model_of_the_run_audits_its_faces_unless_the_encoder_is_asked_for(
+    gif: Gif, config: RunConfig, artifact: Artifact, tmp_path: Path
+) -> None:
+    store = ArtifactStore(config.store)
+    with store.draft(store.ref("training", "8" * 64), {}, {}) as draft:
+        save_model(draft.folder)
+        store.publish(draft)
+    keys = {"ingestion": artifact.ref.key, "training": "8" * 64}
+    stages = {stage: StageRecord(key=key, action="computed", seconds=1) for stage, key in keys.items()}
+    run = begin_run(store, config)
+    save_run(store, run, state="completed", stages=stages)
+    for options, network in (([], "model training/888888888888"), (["--encoder"], "encoder tiny-clip")):
+        gif("faces", "audit", "--output", "audit", "--run", run.run_id, *options)
+        assert json.loads((tmp_path / "audit" / "audit.json").read_text())["network"] == network
 
 
 def test_a_model_and_the_encoder_at_once_are_refused(gif: Gif) -> None:
