@@ -12,8 +12,16 @@ from prefect.client.schemas.objects import State
 
 from flows.credentials import load_credentials
 from flows.log_forwarding import logs_forwarded
-from gif_core.artifacts import Artifact, ArtifactStore, FileDamagedError, begin_run, naming_full_disk, save_run
-from gif_core.planning import StageIdentity, check_faces, find_inputs, identify_stage, plan_stages, upstream_of
+from gif_core.artifacts import (
+    Artifact,
+    ArtifactStore,
+    FileDamagedError,
+    begin_run,
+    condemning,
+    naming_full_disk,
+    save_run,
+)
+from gif_core.planning import StageIdentity, check_faces, identify_stage, stored_inputs
 from gif_core.runtime import MemoryWatch, duration, log_fields, milestones
 from schemas.addresses import hide_credentials
 from schemas.artifacts import ArtifactRef, RunRecord, StageRecord
@@ -56,10 +64,7 @@ class Run:
     @classmethod
     def begin(cls, store: ArtifactStore, config: RunConfig, selected: Collection[StageName] = STAGES) -> "Run":
         """Record that a run has begun; inputs from stages that are not selected must be stored."""
-        upstream = upstream_of(selected)
-        if upstream <= set(selected):
-            return cls(store, begin_run(store, config))
-        refs = find_inputs(plan_stages(store, config, selected, stages=upstream), selected)
+        refs = stored_inputs(store, config, selected)
         return cls(store, begin_run(store, config), refs)
 
     def go_through(
@@ -78,7 +83,6 @@ class Run:
         while waiting:
             stage = waiting.pop(0)
             self._note(current=stage)
-            milestones.info("%s begins", stage)
             where = self.store.storage.url
             with self.end_recorded(), naming_full_disk(where), log_fields(run=self.record.run_id, stage=stage):
                 try:
@@ -89,7 +93,7 @@ class Run:
                     continue
             to_refresh.discard(stage)
             self._note(stages={**self.record.stages, stage: done})
-            milestones.info("%s: %s in %s", stage, done.action, duration(done.seconds))
+            milestones.info("%s: %s", stage, _ending(done))
         self.record = save_run(self.store, self.record, state="completed" if ends else "running", current=None)
         return self.record
 
@@ -102,6 +106,7 @@ class Run:
             self.states[stage] = reuse(found, self._open_inputs(stage), self.store, config.execution, before)
             self.refs[stage], self.opened[stage] = found.ref, found
             return StageRecord(key=found.ref.key, action="reused", seconds=time.monotonic() - started)
+        milestones.info("%s begins", stage)
         save_run(self.store, self.record)
         self._check_faces(stage, config)
         inputs = {name: self.refs[name] for name in INPUTS[stage]}
@@ -127,7 +132,9 @@ class Run:
     def _check_faces(self, stage: StageName, config: RunConfig) -> None:
         """Before a stage that leads to training: raise if the faces cannot be trained on, warn of few steps."""
         if self.trains and stage in BEFORE_TRAINING:
-            for warning in check_faces(config, self.store.open(self.refs["ingestion"])):
+            with condemning(self.store):
+                warnings = check_faces(config, self.store.open(self.refs["ingestion"]))
+            for warning in warnings:
                 logger.warning("%s", warning)
 
     def _look_up(self, stage: StageName, config: RunConfig) -> tuple[StageIdentity | None, Artifact | None]:
@@ -185,6 +192,11 @@ def _go_back(error: FileDamagedError, selected: Sequence[StageName], repaired: s
         "%s of %s is damaged (%s): going back to %s", error.file.name, error.ref, error.fault, error.ref.stage
     )
     return list(selected[selected.index(error.ref.stage) :])
+
+
+def _ending(done: StageRecord) -> str:
+    """How a stage ended, for a line of a log."""
+    return done.action if done.action == "reused" else f"{done.action} in {duration(done.seconds)}"
 
 
 def _task_of(stage: StageName, execution: ExecutionConfig) -> StageTask:

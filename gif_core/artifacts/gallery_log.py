@@ -45,9 +45,9 @@ def latest_version(store: ArtifactStore, name: str) -> GalleryVersion | None:
 
 
 def commit_version(
-    store: ArtifactStore, name: str, change: Callable[[GalleryVersion | None], dict[str, Any]]
+    store: ArtifactStore, name: str, change: Callable[[GalleryVersion | None], dict[str, Any] | None]
 ) -> GalleryVersion:
-    """Create the next version; `change` maps the newest one to the fields of the next.
+    """Create the next version; `change` maps the newest one to the fields of the next, or to None: it stays.
 
     When another process creates it first, `change` is called again with that one.
     """
@@ -55,11 +55,15 @@ def commit_version(
         newest = latest_version(store, name)
         number = newest.number + 1 if newest else 1
         try:
-            version = GalleryVersion(number=number, made_at=datetime.now(UTC), **change(newest))
+            fields = change(newest)
         except FileNotFoundError:  # an identity was removed meanwhile, and with it the files of this version
             if latest_version(store, name) == newest:
                 raise
             continue
+        if fields is None:
+            assert newest, "there is nothing to leave as it is"
+            return newest
+        version = GalleryVersion(number=number, made_at=datetime.now(UTC), **fields)
         path, content = f"{gallery_folder(name)}/versions/{number:06d}.json", version.model_dump_json(indent=1).encode()
         try:
             store.storage.create(path, content)

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,9 +17,13 @@ TAG_PATTERN: Final = r"[a-z][a-z0-9_.-]*"
 
 
 def move_tag(store: ArtifactStore, name: str, ref: ArtifactRef) -> Tag:
-    """Point a tag at an artifact, atomically."""
+    """Point a tag at an artifact, atomically; one that points there already is left as it is."""
     if not re.fullmatch(TAG_PATTERN, name):
         raise ValueError(f"a tag must be a lower-case word such as 'champion', not {name!r}")
+    with suppress(RecordDamagedError):
+        found = read_tag(store, ref.stage, name)
+        if found is not None and found.ref == ref:
+            return found
     tag = Tag(name=name, ref=ref, moved_at=datetime.now(UTC))
     store.storage.replace(_path(ref.stage, name), seal(tag))
     return tag

@@ -93,8 +93,9 @@ def _parquet_column(blob: Blob, name: str, rows: int) -> Iterator[pa.Array]:
     if pa.types.is_string(schema.field(name).type):
         try:
             for batch in read_batches(_open_parquet(blob, name), blob.size, [name], rows):
-                begun = True
-                yield batch.column(name)
+                begun, folded = True, batch.column(name)
+                folded.validate(full=True)  # pyarrow takes places from the file that its dictionary may not have
+                yield folded
             return
         except (pa.ArrowNotImplementedError, OSError) as error:
             if begun or "Not yet implemented" not in str(error):

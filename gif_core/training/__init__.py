@@ -16,6 +16,7 @@ global_batch_norm  Batch normalisation over the images of all processes, indepen
 buffers            Copies of the running statistics, to restore them when a step is skipped
 headlines          Headline metrics: in a line while training runs, and their means for the manifest
 loggers            TensorBoard and Weights & Biases
+event_file         A file of metrics for TensorBoard, written by the caller's thread
 model              A trained model as files: weights in safetensors, description in JSON
 centroids          Separation of softmax centroids and code vectors after training (the paper's Figure 4)
 oom                Out-of-memory errors, with the settings that need less memory

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gif_core.training.event_file import EventFile
 from gif_core.training.trainer import TrainingReport
 from schemas.errors import GifError
 
@@ -16,24 +17,25 @@ class TrainingLogs:
         """TensorBoard's folder, and a project of Weights & Biases, in which the run has a name; opened when needed."""
         self.events, self.project, self.name = events, wandb, name
         self.stack = ExitStack()
-        self.board: Any = None
+        self.board: EventFile | None = None
         self.wandb = _import_wandb(wandb) if wandb else None
 
     def add(self, report: TrainingReport) -> None:
         """Write down one report."""
         if self.board is None:
-            self._open()
-        for name, value in report.metrics.items():
-            self.board.add_scalar(name, value, report.step)
+            self.board = self._open()
+        self.board.add(report.metrics, report.step)
         if self.wandb:
             self.wandb.log(report.metrics, step=report.step)
 
-    def _open(self) -> None:
-        self.board = _open_tensorboard(self.events)
-        self.stack.callback(self.board.close)
+    def _open(self) -> EventFile:
+        board = EventFile(self.events)
+        self.stack.callback(board.close)
+        board.begin()
         if self.wandb:
             self.wandb = self.wandb.init(project=self.project, name=self.name)
             self.stack.callback(self.wandb.finish)
+        return board
 
     def __enter__(self) -> Self:
         """Use as a context: the files are whole when it ends."""
@@ -44,15 +46,6 @@ class TrainingLogs:
     ) -> None:
         """Close them all."""
         self.stack.close()
-
-
-def _open_tensorboard(folder: Path) -> Any:
-    """A writer of events; those of an earlier attempt are removed, because they are written again."""
-    from torch.utils.tensorboard import SummaryWriter  # seconds to import
-
-    for old in folder.glob("events.out.tfevents.*"):
-        old.unlink()
-    return SummaryWriter(str(folder))
 
 
 def _import_wandb(project: str) -> Any:

@@ -51,9 +51,14 @@ class Clock:
         new.rename(self.file)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        command, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
+        command = [sys.executable, "-m", "tests.faults.tolerant_sleep", module, *arguments]
         return subprocess.Popen(
-            command, env=self.environment, cwd=PROJECT, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            command,
+            env=self.environment,
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def run(self, module: str, *arguments: str, jumps: Mapping[StageName, str] = NEVER) -> None:

@@ -33,6 +33,7 @@ from gif_core.artifacts.attempts import MARKER, this_host
 from gif_core.artifacts.errors import DiskFullError
 from gif_core.artifacts.records import seal
 from gif_core.runtime import JsonLines, create_matrix, log_fields
+from gif_core.training import TrainingLogs, TrainingReport
 from schemas.artifacts import ArtifactRef, RunRecord
 from schemas.run import RunConfig
 from schemas.stages import STAGES, StageName
@@ -103,7 +104,7 @@ def test_a_disk_that_is_full_at_the_last_moment_leaves_the_old_manifest_and_no_f
     assert len(list(store.storage.find("training"))) == 2
 
 
-@pytest.mark.parametrize("library", ["duckdb", "safetensors", "pyarrow", "mapped"])
+@pytest.mark.parametrize("library", ["duckdb", "safetensors", "pyarrow", "tensorboard", "mapped"])
 def test_a_full_disk_that_a_library_meets_is_said_in_the_same_words(small_disk: Path, library: str) -> None:
     store, values = ArtifactStore(str(small_disk / "store")), np.random.default_rng(0).random((1024, 1024), np.float32)
     ref = publish(store, b"old")
@@ -117,6 +118,10 @@ def test_a_full_disk_that_a_library_meets_is_said_in_the_same_words(small_disk: 
                 save_file({"values": values}, draft.folder / "model")
             elif library == "pyarrow":
                 pq.write_table(pa.table({"value": values.ravel()}), draft.folder / "table")
+            elif library == "tensorboard":
+                with TrainingLogs(draft.folder, wandb=None, name="") as logs:
+                    for step in range(2**16):
+                        logs.add(TrainingReport(step, 2**16, 0, {"loss": 1.0, "val_accuracy": 0.5}))
             else:
                 create_matrix(draft.folder / "matrix", "values", *values.shape)[:] = values
 
@@ -249,6 +254,17 @@ def test_a_run_that_meets_a_flipped_bit_makes_that_stage_again_and_what_follows_
     assert {stage: done.action for stage, done in again.stages.items()} == MENDED
     assert faults(store) == []
     assert {done.action for done in run_some(tiny, STAGES[:3]).stages.values()} == {"reused"}
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_run_that_meets_a_flipped_bit_where_it_counts_the_faces_makes_them_again(tiny: RunConfig) -> None:
+    """The flow itself counts them, before a stage that leads to training."""
+    store = ArtifactStore(tiny.store)
+    first = run_some(tiny, STAGES[:5])
+    flip_a_bit(store, store.ref("ingestion", first.stages["ingestion"].key), "identities.parquet")
+    again = run_some(tiny, STAGES[:5], refresh=["embedding"])
+    assert [done.action for done in again.stages.values()] == ["computed", "computed", "reused", "reused", "reused"]
+    assert faults(store) == []
 
 
 @pytest.mark.usefixtures("prefect")

@@ -48,6 +48,16 @@ def test_a_tag_moves_from_one_artifact_to_another(store: ArtifactStore) -> None:
     assert [tag.name for tag in list_tags(store)] == ["champion"]
 
 
+def test_a_tag_that_points_at_an_artifact_already_is_not_written_again_unless_it_is_damaged(
+    store: ArtifactStore,
+) -> None:
+    ref = publish(store, "a" * 64)
+    assert move_tag(store, "latest", ref) == move_tag(store, "latest", ref)
+    store.storage.replace("tags/training/latest.json", b"{}")
+    move_tag(store, "latest", ref)
+    assert resolve(store, "training@latest") == ref
+
+
 def test_a_tags_name_cannot_leave_its_folder(store: ArtifactStore) -> None:
     with pytest.raises(ValueError, match="a tag must be a lower-case word"):
         move_tag(store, "../../runs/x", store.ref("training", "a" * 64))

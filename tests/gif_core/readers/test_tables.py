@@ -378,6 +378,15 @@ def test_labels_that_share_their_beginnings_are_read(read_source: Read, keep_in_
     assert found.faces == [("anna", b"1"), ("annette", b"2")]
 
 
+def test_a_parquet_file_whose_rows_have_labels_that_its_dictionary_lacks_is_an_error(keep_in_memory: Keep) -> None:
+    content = encode(table([b"1"] * 9, ["x", "y", "z"] * 3), "parquet", rows=9, compression="none")
+    places, beyond = bytes([0b00_10_01_00, 0b01_00_10_01]), bytes([0b00_10_01_11, 0b01_00_10_01])
+    assert content.count(places) == 1
+    reader = open_reader(source(keep_in_memory({"a.parquet": content.replace(places, beyond)}), "parquet"))
+    with pytest.raises(UnreadableTableError, match=r"a\.parquet cannot be read, it is damaged"):
+        _ = reader.listing
+
+
 def test_a_parquet_file_with_one_long_label_for_all_rows_is_not_unfolded(keep_in_memory: Keep) -> None:
     content = folded(500, 8, "x" * 2**20)
     reader = open_reader(source(keep_in_memory({"a.parquet": content}), "parquet"))
