@@ -30,6 +30,7 @@ from flows.cli.seaweed import BUCKET, free_ports, prepare_seaweed
 from flows.cli.services import Services, ending_by_signal
 from flows.cli.up import ask
 from schemas.loading import load_config
+from schemas.stages import INPUTS
 
 PROJECT = Path(__file__).parents[1]
 START_SECONDS = 180
@@ -80,8 +81,8 @@ def measure(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float
 
 
 def in_one_process(stores: dict[str, str], rounds: int) -> dict[str, float]:
-    """Measure flows that are called in this process."""
-    from prefect import flow
+    """Measure flows that are called in this process; `tasks` is one with as many empty tasks as there are stages."""
+    from prefect import flow, task
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     from flows.pipeline import gif
@@ -94,12 +95,23 @@ def in_one_process(stores: dict[str, str], rounds: int) -> dict[str, float]:
     def empty() -> None:
         pass
 
+    @task
+    def nothing() -> None:
+        pass
+
+    @flow
+    def tasks() -> None:
+        states: dict[str, Any] = {}
+        for stage, inputs in INPUTS.items():
+            states[stage] = nothing(wait_for=[states[name] for name in inputs], return_state=True)
+
     def run(name: str) -> None:
         actions = {done.action for done in gif(configs[name]).stages.values()}
         assert actions == {"reused"}
 
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-        return measure({"empty": empty, "local": lambda: run("local"), "s3": lambda: run("s3")}, rounds)
+        works = {"empty": empty, "tasks": tasks, "local": lambda: run("local"), "s3": lambda: run("s3")}
+        return measure(works, rounds)
 
 
 def as_commands(folder: Path, stores: dict[str, str], rounds: int) -> dict[str, float]:

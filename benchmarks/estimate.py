@@ -1,9 +1,11 @@
 """What `gif estimate` predicts against a run of that size, stage by stage.
 
-python benchmarks/estimate.py [--identities 300] [--epochs 2] [--seconds 6]
+python benchmarks/estimate.py [--identities 8000] [--seconds 6] [--folder F --measure | --folder F]
 
 The parts of the pipeline are measured as `gif bench` does, the run is estimated from these figures, and then made with
-`gif run` on drawn faces. All three follow each other on one machine, which has to be idle.
+`gif run` on drawn faces, of a size at which most stages take ten seconds and more. All three follow each other on one
+machine, which has to be idle. With `--folder` they may also be two calls: the first, with `--measure`, keeps the
+figures there, and the second makes the run.
 """
 
 import argparse
@@ -35,10 +37,13 @@ def write_config(folder: Path, given: argparse.Namespace) -> Path:
     settings = {
         "preset": "demo",
         "store": str(folder / "store"),
-        "ingestion": {"sources": [{"kind": "synthetic", "identities": given.identities, "smallest": 6, "largest": 20}]},
-        "separation": {"epochs": 20, "target_gap": None},
-        "training": {"epochs": given.epochs, "warmup_steps": 0},
-        "evaluation": {"sets": [{"kind": "held_out"}]},
+        "ingestion": {
+            "sources": [{"kind": "synthetic", "identities": given.identities, "smallest": 2, "largest": 6}],
+            "held_out": 0.3,
+        },
+        "separation": {"epochs": 40, "target_gap": None},
+        "training": {"epochs": 1, "warmup_steps": 0},
+        "evaluation": {"sets": [{"kind": "held_out"}], "pairs": 4000},
         "execution": {"device": "cpu"},
     }
     path = folder / "run.yaml"
@@ -46,11 +51,15 @@ def write_config(folder: Path, given: argparse.Namespace) -> Path:
     return path
 
 
-def predict(config: RunConfig, seconds: float) -> dict[str, float]:
-    """Measure this machine and return the predicted seconds of every stage."""
+def keep_figures(config: RunConfig, seconds: float) -> None:
+    """Measure this machine."""
     for name in MEASURED:
         print(f"measuring {name}", flush=True)
         keep_result(run_benchmark(name, config, device="cpu", seconds=seconds))
+
+
+def predict(config: RunConfig) -> dict[str, float]:
+    """The predicted seconds of every stage, from the figures of this machine."""
     found = estimate_run(config, find_scale(config), describe_machine(gpus=0))
     return {cost.stage: cost.seconds for cost in found.stages}
 
@@ -72,21 +81,34 @@ def compare(predicted: dict[str, float], measured: dict[str, float]) -> dict[str
     return {"ratios": {stage: round(ratio, 3) for stage, ratio in ratios.items()}, "close": close}
 
 
+def work(folder: Path, given: argparse.Namespace) -> None:
+    """Measure, estimate, run and compare, as far as is asked for; the last line is JSON."""
+    os.environ["GIF_CACHE"] = str(folder / "cache")
+    path = write_config(folder, given)
+    config = load_config(str(path))
+    if given.measure or not given.folder:
+        keep_figures(config, given.seconds)
+    if given.measure:
+        return
+    metrics, load = compare(predict(config), measure(path, config)), os.getloadavg()[0]
+    asked = {"identities": given.identities, "seconds": given.seconds}
+    print(json.dumps({"benchmark": "estimate", **asked, "cores": os.cpu_count(), "load": load, **metrics}))
+
+
 def main() -> None:
-    """Measure, print, and end with one line of JSON."""
+    """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--identities", type=int, default=300)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--identities", type=int, default=8000)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--folder", type=Path, help="keeps figures and run")
+    parser.add_argument("--measure", action="store_true", help="only measure, into --folder")
     given = parser.parse_args()
+    if given.folder:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        work(given.folder, given)
+        return
     with tempfile.TemporaryDirectory() as name:
-        os.environ["GIF_CACHE"] = str(Path(name, "cache"))
-        path = write_config(Path(name), given)
-        config = load_config(str(path))
-        predicted = predict(config, given.seconds)
-        metrics = compare(predicted, measure(path, config))
-    load = os.getloadavg()[0]
-    print(json.dumps({"benchmark": "estimate", **vars(given), "cores": os.cpu_count(), "load": load, **metrics}))
+        work(Path(name), given)
 
 
 if __name__ == "__main__":

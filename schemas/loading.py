@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from schemas.errors import GifError
 from schemas.explaining import explain
-from schemas.presets import PRESETS, merge
+from schemas.presets import MAIN_PRESETS, PRESETS, merge
 from schemas.run import RunConfig
 from schemas.safe_yaml import LONGEST, UnsafeYamlError, parse_yaml
 
@@ -44,7 +44,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         near = difflib.get_close_matches(str(path).lower(), PRESETS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"{path} is neither a file nor a preset; {hint}presets are: {', '.join(PRESETS)}")
+        raise ConfigError(
+            f"{path} is neither a file nor a preset; {hint}presets are: {MAIN_PRESETS} "
+            "and those of the paper, such as paper/demo ('gif run -h' lists all)"
+        )
     try:
         with path.open("rb") as file:
             table = parse_yaml(file.read(LONGEST + 1).decode("utf-8"))

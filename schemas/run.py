@@ -22,7 +22,7 @@ LINKS: Final = ("extends", "start_from")
 """Settings that name an artifact of an earlier run."""
 TUNING: Final = ("freeze", "backbone_rate", "teacher", "teacher_backbone", "teacher_weight")
 """Settings of fine-tuning and distillation."""
-OPTIONAL: Final = (*LINKS, *TUNING, "dimension", "relabel")
+OPTIONAL: Final = (*LINKS, *TUNING, "dimension", "relabel", "left_out")
 """Settings that are part of a key only when they are set."""
 WATCHING: Final = {"max_skipped", "val_pairs", "batch_size_per_process"}
 """Settings on which no weight depends by themselves: they are in no key, so a training resumes when they change."""

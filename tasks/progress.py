@@ -7,8 +7,7 @@ from uuid import UUID
 
 import rich.progress as rich
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from prefect.context import TaskRunContext
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.context import SettingsContext, TaskRunContext, get_settings_context
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -130,7 +129,14 @@ def _show(artifact: UUID | None, name: str, percent: float, note: str) -> UUID |
 def warn_of_prefect(what: str, retries: int = 1) -> Iterator[None]:
     """Log a warning instead of failing if Prefect's server does not answer; few retries, since work waits for them."""
     try:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: retries}):
+        with _retries(retries):
             yield
     except Exception as error:
         logger.warning("Prefect could not be shown %s: %s", what, error)
+
+
+def _retries(most: int) -> SettingsContext:
+    """Settings with so many retries. Prefect's `temporary_settings` reads all of them anew: a fifth of a stored run."""
+    now = get_settings_context()
+    client = now.settings.client.model_copy(update={"max_retries": most})
+    return SettingsContext(profile=now.profile, settings=now.settings.model_copy(update={"client": client}))

@@ -50,5 +50,6 @@ def reuse(
         return Completed(name="Cached", message=f"{ref} is in the store", data=ref)
 
     state: State[Any] = cached(wait_for=list(wait_for), return_state=True)
-    state.result()
+    if not state.is_completed():
+        state.result()  # raises; asking the state of a success takes milliseconds
     return state

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from flows.cli.output import Console
 from schemas.embedding import EmbeddingConfig
+from schemas.errors import GifError
 
 if TYPE_CHECKING:
     from gif_core.embedding.encoders import ImageEncoder
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 BATCH = 64
 SHOWN = 6
 VERIFIED = 300
+COMPARED = 5
+"""Images whose cosines fit beside them in a narrow terminal."""
 FORMATS = (".npy", ".parquet")
+
+
+class FormatError(GifError, ValueError):
+    """A file name with an unknown extension."""
+
+
 TINY_CLIP = EmbeddingConfig(model="tiny-clip", pretrained="synthetic")
 
 app = typer.Typer(help="Train or test tiny-clip, the small CLIP model bundled with the project.", no_args_is_help=True)
@@ -147,24 +156,28 @@ def _encode_files(encoder: ImageEncoder, paths: list[Path]) -> NDArray[np.float3
 def check_format(out: Path | None) -> None:
     """Refuse a file name with an unknown extension."""
     if out is not None and out.suffix not in FORMATS:
-        raise ValueError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
+        raise FormatError(f"--out {out}: the name must end with {' or '.join(FORMATS)}")
 
 
 def print_vectors(paths: Sequence[Path | str], vectors_ND: NDArray[np.float32]) -> None:
-    """Print the first components of each vector and the cosines between all vectors."""
-    console = Console()
-    table = Table("", "image", f"first of {vectors_ND.shape[1]} numbers", *(str(n) for n in range(1, len(paths) + 1)))
-    for number, (path, vector, cosines) in enumerate(zip(paths, vectors_ND, vectors_ND @ vectors_ND.T, strict=True), 1):
-        some = " ".join(f"{value:+.3f}" for value in vector[:SHOWN])
+    """Print the first components of each vector, fewer beside cosines, and the cosines between a few vectors."""
+    console, compared = Console(), len(paths) if len(paths) <= COMPARED else 0
+    shown = SHOWN if compared <= 1 else max(1, SHOWN - compared)
+    table = Table("", "image", f"first of {vectors_ND.shape[1]} numbers", *(str(n) for n in range(1, compared + 1)))
+    for number, (path, vector) in enumerate(zip(paths, vectors_ND, strict=True), 1):
+        some = " ".join(f"{value:+.2f}" for value in vector[:shown])
+        cosines = (vectors_ND[:compared] @ vector).tolist()
         table.add_row(str(number), Path(path).name, f"{some} …", *(f"{cosine:.2f}" for cosine in cosines))
     console.print(table)
-    if len(paths) > 1:
+    if compared > 1:
         console.print("The columns on the right are cosines between the images.", style="dim")
+    elif len(paths) > 1:
+        console.print(f"Cosines are printed for at most {COMPARED} images; --out saves the vectors.", style="dim")
 
 
 def _print_answers(encoder: Any, paths: list[Path], vectors_ND: NDArray[np.float32], texts: list[str]) -> None:
     if not hasattr(encoder, "encode_text"):
-        raise ValueError("--ask needs an encoder with a text tower: --encoder open_clip")
+        raise FormatError("--ask needs an encoder with a text tower: --encoder open_clip")
     scale = float(encoder.model.logit_scale.exp())
     logits = scale * vectors_ND @ encoder.encode_text(texts).cpu().numpy().T
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))

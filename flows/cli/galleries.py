@@ -16,6 +16,7 @@ from flows.cli.options import Model, Store
 from flows.cli.output import Console
 from flows.cli.photographs import FaceModes, Faces
 from gif_core.artifacts import ArtifactStore, latest_version, list_galleries, read_versions
+from gif_core.runtime import counted
 
 if TYPE_CHECKING:
     from gif_core.galleries import Enrolled
@@ -66,7 +67,8 @@ def enroll(
     opened = ArtifactStore(store)
     newest = latest_version(opened, gallery)
     recognizer = Recognizer.load(opened, model or (f"training/{newest.model}" if newest else None), device)
-    note_model(recognizer.model, recognizer.reason)
+    of_gallery = newest is not None and model is None
+    note_model(recognizer.model, f"of the gallery {gallery}" if of_gallery else recognizer.reason)
     strangers = read_album(unknown) if unknown else None
     album = read_album(folder, labels)
     done = enroll_album(recognizer, opened, gallery, album, unknown=strangers, faces=faces.value, fpir=fpir)
@@ -79,7 +81,7 @@ def _report(gallery: str, done: Enrolled) -> None:
     if len(done.refused) > SHOWN:
         print(f"refused {len(done.refused) - SHOWN} more")
     version, again = done.version, f", {done.known} were enrolled before" if done.known else ""
-    people = f"{version.identities} people, {version.images} images"
+    people = f"{counted(version.identities, 'person', 'people')}, {counted(version.images, 'image')}"
     print(f"{gallery}, version {version.number}: {people}; {done.added} new{again}")
     if version.threshold:
         print(
@@ -101,8 +103,12 @@ def ls(store: Store) -> None:
       gif gallery ls
     """
     opened = ArtifactStore(store)
+    names = list_galleries(opened)
+    if not names:
+        print("there are no galleries yet: 'gif enroll FOLDER --gallery NAME' makes one")
+        return
     table = Table("gallery", "version", "people", "images", "threshold", "model", "changed")
-    for name in list_galleries(opened):
+    for name in names:
         newest = read_versions(opened, name)[-1]
         threshold = f"{newest.threshold.cosine:.3f}" if newest.threshold else "none"
         numbers = (str(newest.number), str(newest.identities), str(newest.images), threshold)
@@ -145,7 +151,8 @@ def remove(
     from gif_core.galleries import remove as remove_identity
 
     done = remove_identity(ArtifactStore(store), gallery, person)
-    print(f"{gallery}, version {done.version.number}: {person} is removed, and the template of {done.images} images")
+    images = counted(done.images, "image")
+    print(f"{gallery}, version {done.version.number}: {person} is removed, and the template of {images}")
     for each in done.held_by:
         print(f"still held by {each}")
     print("Not looked at: your photographs, exported galleries, back-ups, and versions of objects that S3 may keep.")
@@ -166,4 +173,5 @@ def export(
 
     version, templates = read_newest(ArtifactStore(store), gallery)
     export_templates(out, templates, version)
-    print(f"{out}: {len(templates)} people, {json.dumps({'model': version.model, 'version': version.number})}")
+    of = json.dumps({"model": version.model, "version": version.number})
+    print(f"{out}: {counted(len(templates), 'person', 'people')}, {of}")

@@ -9,7 +9,7 @@ from flows.credentials import load_credentials
 from schemas.addresses import check_address
 from schemas.errors import GifError
 from schemas.loading import ConfigError, load_config
-from schemas.presets import PRESETS
+from schemas.presets import MAIN_PRESETS, PRESETS
 from schemas.run import RunConfig, default_store
 
 
@@ -73,6 +73,6 @@ def read_config(
     if required and not config and not preset:
         raise ConfigError(
             "say what to run: --config run.yaml, or --preset NAME "
-            f"({', '.join(PRESETS)}); 'gif demo' runs the demonstration"
+            f"({MAIN_PRESETS}; 'gif run -h' lists all); 'gif demo' runs the demonstration"
         )
     return load_config(config or preset or "demo", overrides)

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from flows.cli.output import Console
+from schemas.errors import GifError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from gif_core.detection import AlignedFace
 
 DRAWN = (".jpg", ".jpeg", ".png")
+
+
+class PhotographError(GifError, ValueError):
+    """An option that does not fit the photographs."""
 
 
 class FaceModes(StrEnum):
@@ -75,19 +80,42 @@ class GivenFace:
 
 
 def read_given(
-    images: Sequence[Path], mode: FaceModes, landmarks: Path | None = None, *, every: bool = False
+    images: Sequence[Path],
+    mode: FaceModes,
+    landmarks: Path | None = None,
+    *,
+    every: bool = False,
+    skip: bool = False,
 ) -> list[GivenFace]:
-    """The largest face of every photograph, or all of them; doubts about them are printed on stderr."""
-    from gif_core.recognition import read_faces, read_points
+    """The largest face of every photograph, or all of them; doubts about them are printed on stderr.
+
+    A photograph without a face is an error; with `skip` it is left out with a note if others have one.
+    """
+    from gif_core.recognition import NotAnImageError, read_faces, read_points
 
     points = read_points(landmarks, images) if landmarks else [None] * len(images)
-    given = []
+    given: list[GivenFace] = []
+    refused: list[NotAnImageError] = []
     for path, points_52 in zip(images, points, strict=True):
-        faces = read_faces(path, mode.value, points_52)
+        try:
+            faces = read_faces(path, mode.value, points_52)
+        except NotAnImageError as error:
+            refused.append(error)
+            continue
         some = list(enumerate(faces, start=1)) if every else [(None, faces[0])]
         given += [GivenFace(path, face, number) for number, face in some]
+    if refused and not (skip and given):
+        raise refused[0]
+    for mistake in refused:
+        _note(f"{mistake}; it is left out")
     _note_doubts(given)
     return given
+
+
+def fail_if_skipped(images: Sequence[Path], given: Sequence[GivenFace]) -> None:
+    """End with status 1 if photographs were left out, so that scripts see it."""
+    if len({each.path for each in given}) < len(set(images)):
+        raise typer.Exit(1)
 
 
 def _note_doubts(given: Sequence[GivenFace]) -> None:
@@ -95,16 +123,19 @@ def _note_doubts(given: Sequence[GivenFace]) -> None:
         doubts = [remark for remark in each.face.remarks if each.number is None or not remark.startswith("one of")]
         if doubts:
             hint = "; the largest is used, --all answers for each" if each.number is None and each.face.others else ""
-            text = Text.assemble(("note: ", "bold yellow"), f"{each.name}: {', '.join(doubts)}{hint}")
-            Console(stderr=True).print(text, soft_wrap=True)
+            _note(f"{each.name}: {', '.join(doubts)}{hint}")
+
+
+def _note(text: str) -> None:
+    Console(stderr=True).print(Text.assemble(("note: ", "bold yellow"), text), soft_wrap=True)
 
 
 def check_drawing(out: Path | None, images: Sequence[Path]) -> None:
     """Refuse `--draw` for several photographs, or for a file that is not a picture."""
     if out is not None and len(images) != 1:
-        raise ValueError(f"--draw {out} takes one photograph, not {len(images)}")
+        raise PhotographError(f"--draw {out} takes one photograph, not {len(images)}")
     if out is not None and out.suffix.lower() not in DRAWN:
-        raise ValueError(f"--draw {out}: the name must end with {', '.join(DRAWN)}")
+        raise PhotographError(f"--draw {out}: the name must end with {' or '.join(DRAWN)}")
 
 
 def save_drawing(
@@ -118,7 +149,9 @@ def save_drawing(
 
     found = [each.face.detection for each in given if each.face.detection]
     if len(found) < len(given):
-        raise ValueError(f"--draw {out}: {given[0].path} was taken as an aligned face; --faces detect finds its box")
+        raise PhotographError(
+            f"--draw {out}: {given[0].path} was taken as an aligned face; --faces detect finds its box"
+        )
     drawn = draw_faces(decode_bounded(read_image_file(given[0].path)), found, names, known)
     out.write_bytes(encode_picture(drawn, out.suffix.lower()))
     print(out)

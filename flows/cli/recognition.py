@@ -24,7 +24,9 @@ from flows.cli.photographs import (
     Faces,
     GivenFace,
     Landmarks,
+    PhotographError,
     check_drawing,
+    fail_if_skipped,
     read_given,
     save_drawing,
 )
@@ -72,7 +74,7 @@ def embed(
     """
     check_format(out)
     check_drawing(draw, images)
-    given = read_given(images, faces, landmarks, every=every)
+    given = read_given(images, faces, landmarks, every=every, skip=True)
     features_BD = _load(store, model, device).embed([each.face for each in given])
     names = [each.name for each in given]
     if out is None:
@@ -80,6 +82,7 @@ def embed(
     else:
         save_vectors(out, names, features_BD)
     save_drawing(draw, given, [str(each.number or 1) for each in given])
+    fail_if_skipped(images, given)
 
 
 def verify(
@@ -159,7 +162,7 @@ def identify(
       gif identify a.jpg --by exhaustive --model training/4f2a
     """
     check_drawing(draw, images)
-    given = read_given(images, faces, landmarks, every=every)
+    given = read_given(images, faces, landmarks, every=every, skip=True)
     if gallery is not None:
         recognizer, answers, promise = _search_gallery(store, gallery, given, top, model, device)
     else:
@@ -174,7 +177,9 @@ def identify(
     else:
         _print_answers(given, answers, of_gallery=gallery is not None)
         print(promise)
-    save_drawing(draw, given, names, [bool(answer.known) for answer in answers])
+    numbered = [f"{each.number} {name}" if each.number else name for each, name in zip(given, names, strict=True)]
+    save_drawing(draw, given, numbered, [bool(answer.known) for answer in answers])
+    fail_if_skipped(images, given)
 
 
 def _search_gallery(
@@ -184,7 +189,7 @@ def _search_gallery(
     from gif_core.galleries import EnrolledGallery
 
     if model is not None:
-        raise ValueError(f"--model is not for --gallery: {name} is searched with the model it was enrolled with")
+        raise PhotographError(f"--model is not for --gallery: {name} is searched with the model it was enrolled with")
     gallery = EnrolledGallery.open(store, name, device=device, index="exact")
     note_model(gallery.recognizer.model, f"of the gallery {name}, version {gallery.version.number}")
     return gallery.recognizer, gallery.identify([each.face for each in given], top), gallery.describe()
@@ -209,7 +214,8 @@ def _print_answers(given: list[GivenFace], answers: list[Identified], *, of_gall
             probability = "–" if each.probability is None else f"{each.probability:.1%}"
             about = () if of_gallery else (str(each.identity_id), probability)
             table.add_row(*first, escape(each.label), *about, f"{each.cosine:.3f}")
-        table.add_section()
+        if len(answer.candidates) > 1:
+            table.add_section()
     Console().print(table)
 
 

@@ -17,7 +17,6 @@ from flows.cli.tables import show_run
 from gif_core.artifacts import ArtifactStore, list_runs
 from gif_core.planning import (
     check_before_run,
-    find_inputs,
     is_cached,
     leave_out_missing_sets,
     missing_files,
@@ -182,7 +181,6 @@ def _show_sets(settings: RunConfig, selected: tuple[StageName, ...], left_out: s
 def _show_plan(config: RunConfig, selected: tuple[StageName, ...], refresh: list[StageName]) -> None:
     table = Table("stage", "artifact", "would", "because", title=f"dry run on {config.store}")
     plans = plan_stages(ArtifactStore(config.store), config, selected, refresh)
-    find_inputs(plans, selected)
     for stage, plan in plans.items():
         would = plan.action if stage in selected else "be left alone"
         style = "bold" if would == "run" else "dim"

@@ -11,10 +11,13 @@ START_SECONDS = 120
 WATCH = 'cat > /dev/null; kill -TERM "$0"'
 
 
-def ensure_server(notes: Console) -> None:
-    """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed."""
-    if PREFECT_API_URL.value():
-        return
+def ensure_server(notes: Console) -> str:
+    """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed.
+
+    Returns its address.
+    """
+    if known := PREFECT_API_URL.value():
+        return str(known)
     from prefect.server.api.server import SubprocessASGIServer  # imports the whole server, which takes seconds
 
     server = SubprocessASGIServer()
@@ -22,6 +25,7 @@ def ensure_server(notes: Console) -> None:
         server.start(timeout=START_SECONDS)
     if server.server_process:
         _end_with_this_process(server.server_process.pid)
+    return str(server.api_url)
 
 
 def _end_with_this_process(server: int) -> None:

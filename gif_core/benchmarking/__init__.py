@@ -29,6 +29,7 @@ __all__ = [
     "DataSheet",
     "HeadStep",
     "describe_result",
+    "draw_labels",
     "draw_svg",
     "figures_file",
     "find_data_sheet",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.benchmarking.head_step import HeadStep
+    from gif_core.benchmarking.head_step import HeadStep, draw_labels
     from gif_core.benchmarking.peaks import PEAKS, DataSheet, find_data_sheet, size_of_backbone
     from gif_core.benchmarking.picture import describe_result, draw_svg
     from gif_core.benchmarking.run import run_benchmark

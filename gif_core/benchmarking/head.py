@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gif_core.benchmarking.clock import Clock
-from gif_core.benchmarking.head_step import HeadStep
+from gif_core.benchmarking.head_step import HeadStep, draw_labels
 from gif_core.benchmarking.host_waits import counted_waits
 from gif_core.benchmarking.inputs import draw_faces, draw_vectors, number_codes
 from gif_core.benchmarking.memory import watched_memory
@@ -67,7 +67,7 @@ class HeadSteps:
         execution = setting.config.execution
         hold_rows(head, setting.device, execution.code_vector_memory, execution.code_vector_precision)
         self.one_step = HeadStep(head, build_optimizer(common_parameters(head), config))
-        self.rng, self.number = np.random.default_rng(0), 0
+        self.rng, self.number, self.together = np.random.default_rng(0), 0, config.images_per_identity_of_head
         self.waits: int | None = None
 
     def measure(self, seconds: float) -> tuple[float, dict[str, float]]:
@@ -86,7 +86,7 @@ class HeadSteps:
 
     def step(self) -> None:
         """One step on new identities and features."""
-        labels_B = self.one_step.draw_labels(self.rng, self.setting.identities, self.shape[0])
+        labels_B = draw_labels(self.rng, self.setting.identities, self.shape[0], self.together)
         features_BD = to_device(torch.randn(self.shape), self.setting.device).requires_grad_()
         self.clock.mark("draw")
         self.one_step.run(labels_B, self.number, lambda: self.head(features_BD, labels_B).loss, self.clock.mark)

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gif_core.heads import Head, PairHead
+from gif_core.heads import Head
+
+
+def draw_labels(rng: np.random.Generator, identities: int, size: int, together: int) -> Tensor:
+    """Identities of a batch, each with so many images."""
+    drawn = rng.integers(0, identities, -(-size // together))
+    return torch.from_numpy(np.repeat(drawn, together)[:size])
 
 
 def _mark_nothing(phase: str) -> None:
@@ -25,12 +31,6 @@ class HeadStep:
         head.attach(learning)
         rows = head.row_optimizer()
         self.optimizers = [learning, rows] if rows else [learning]
-
-    def draw_labels(self, rng: np.random.Generator, identities: int, size: int) -> Tensor:
-        """Identities of a batch; for heads that compare pairs, each twice."""
-        twice = isinstance(self.head, PairHead)
-        drawn = rng.integers(0, identities, size // 2 if twice else size)
-        return torch.from_numpy(np.repeat(drawn, 2) if twice else drawn)
 
     def run(
         self, labels_B: Tensor, number: int, loss: Callable[[], Tensor], mark: Callable[[str], None] = _mark_nothing

@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import os
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Final
@@ -77,8 +78,11 @@ def _download(url: str) -> bytes:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             content: bytes = answer.read(LARGEST)
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        why = error.reason if type(error) is urllib.error.URLError else error
         raise DetectorFileError(
-            f"{hide_credentials(url)} cannot be downloaded ({error}): download it elsewhere and give the file"
+            f"{hide_credentials(url)} cannot be downloaded ({why}): download it elsewhere and give the file"
         ) from error
     return content
 

@@ -19,6 +19,7 @@ from gif_core.galleries.index import ExactIndex
 from gif_core.galleries.segments import read_templates, save_segment, segment_path
 from gif_core.galleries.templates import Templates, merge, normalize
 from gif_core.recognition import NotAnImageError, Recognizer, read_faces
+from gif_core.runtime import counted
 from schemas.galleries import GalleryThreshold, GalleryVersion
 
 AT_ONCE: Final = 256
@@ -130,8 +131,8 @@ class Enrolment:
     unknown: UnknownFaces | None = None
     saved: list[str] = field(default_factory=list)
 
-    def change(self, newest: GalleryVersion | None) -> dict[str, Any]:
-        """The fields of the next version."""
+    def change(self, newest: GalleryVersion | None) -> dict[str, Any] | None:
+        """The fields of the next version; None if nothing changes."""
         before = self._read(newest)
         enrolled = {(label, each) for label, some in zip(before.labels, before.digests, strict=True) for each in some}
         given = zip(self.given.labels, self.given.digests, strict=True)
@@ -148,6 +149,8 @@ class Enrolment:
             self.saved.append(save_segment(self.store, self.name, added))
             segments.append(self.saved[-1])
         self.all, self.threshold = templates, self._calibrate(templates)
+        if newest and not len(rows) and self.threshold == newest.threshold:
+            return None
         return {
             "model": self.recognizer.model.key,
             "segments": tuple(segments),
@@ -155,7 +158,7 @@ class Enrolment:
             "images": templates.images,
             "threshold": self.threshold,
             "missing": "" if self.threshold else "the model has no held-out identities: give photographs of strangers",
-            "change": f"enrolled {len(rows)} images of {len({self.given.labels[row] for row in rows})} identities",
+            "change": self._say(rows),
         }
 
     def result(self, version: GalleryVersion) -> Enrolled:
@@ -173,6 +176,12 @@ class Enrolment:
                 f"compared: enrol with --model training/{newest.model[:12]}, or into another gallery"
             )
         return read_templates(self.store, self.name, newest)
+
+    def _say(self, rows: NDArray[np.int64]) -> str:
+        people = {self.given.labels[row] for row in rows}
+        if not people:
+            return "calibrated again"
+        return f"enrolled {counted(len(rows), 'image')} of {counted(len(people), 'identity', 'identities')}"
 
     def _templates(self, rows: NDArray[np.int64]) -> Templates:
         given = self.given

@@ -57,6 +57,7 @@ __all__ = [
     "code_version",
     "copies_made",
     "count_processes",
+    "counted",
     "create_matrix",
     "decimal",
     "describe_environment",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from gif_core.runtime.distribution import CONSTRAINTS, DISTRIBUTION, install_command, install_extra_command
     from gif_core.runtime.environment import describe_environment
     from gif_core.runtime.formatting import (
+        counted,
         decimal,
         duration,
         flag_words,

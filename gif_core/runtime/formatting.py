@@ -13,6 +13,11 @@ def thousands(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun, such as `1 image` or `2,000 images`; `several` is the plural where it is not one + s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def percent(share: float) -> str:
     """A share as a percentage with two decimals, such as `98.21%`."""
     return f"{share:.2%}"

@@ -27,7 +27,7 @@ SETTINGS = TINY | {
     "separation": {"epochs": 60, "target_gap": None},
     "training": {"epochs": 1, "batch_size": 16, "warmup_steps": 0},
 }
-EARLIER: dict[str, tuple[str, ...]] = {"separation": ("embedding",), "training": ("separation", "tokenization")}
+EARLIER = {"separation": ["embedding"], "training": ["embedding", "separation", "tokenization"]}
 """Stages that a stage needs; they are reused when a test before it has made them."""
 EXECUTION = {"device": "cpu", "workers": 1, "lost_after": 15, "retry_seconds": 5, "part_megabytes": 1}
 """A host is missed sooner than by default, so that the tests do not wait for long."""
@@ -61,6 +61,11 @@ class Cluster:
             settings = SETTINGS | {"execution": EXECUTION | execution}
             (host.home / "run.yaml").write_text(yaml.safe_dump(settings))
         return [GIF, "run", "--config", "run.yaml", "--verbose", *arguments]
+
+    def prepare(self, stage: str) -> None:
+        """Make what a stage reads, on one host."""
+        for earlier in EARLIER[stage]:
+            self.first.run(earlier, *self.gif("--only", earlier), **self.reached)
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +173,7 @@ def parts_of(cluster: Cluster, word: str) -> list[str]:
 def test_a_stage_that_hosts_compute_together_goes_on_from_its_checkpoint_when_one_was_cut_off_and_is_back(
     cluster: Cluster, stage: str, changes: dict[str, object]
 ) -> None:
-    for earlier in EARLIER[stage]:
-        cluster.first.run(earlier, *cluster.gif("--only", earlier), **cluster.reached)
+    cluster.prepare(stage)
     meeting = {"nodes": "2", "rendezvous": f"{cluster.first.address}:{MEETING_PORT}"}
     command = cluster.gif("--only", stage, **meeting, **changes)
     with ExitStack() as running:
@@ -199,6 +203,7 @@ def test_doctor_says_whether_a_host_reaches_both_servers_and_the_meeting(cluster
 def test_a_host_that_is_left_alone_trains_to_the_end_and_the_one_that_comes_back_uses_its_model(
     cluster: Cluster,
 ) -> None:
+    cluster.prepare("training")
     meeting = {"nodes": "1:2", "rendezvous": f"{cluster.first.address}:{MEETING_PORT}", "checkpoint_steps": 5}
     command = cluster.gif("--only", "training", "--set", "training.learning_rate=0.05", **meeting)
     with ExitStack() as running:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from flows.cli.encoders import print_vectors
 from flows.cli.photographs import FaceModes, read_given
 from flows.cli.recognition import By
 from gif_core.artifacts import ArtifactStore, begin_run, resolve, save_run
@@ -196,10 +197,31 @@ def test_photographs_that_cannot_be_answered_are_told(gif: Gif, work: Path, grou
     assert "wall.png: no face was found in this image of 300×200 pixels" in gif("identify", "wall.png", code=2)
     several = ("identities-0.jpg", "identities-1.jpg")
     assert "takes one photograph, not 2" in gif("identify", *several, "--draw", "out.jpg", code=2)
-    assert "must end with .jpg, .jpeg, .png" in gif("identify", group, "--draw", "out.txt", code=2)
+    assert "must end with .jpg or .jpeg or .png" in gif("identify", group, "--draw", "out.txt", code=2)
     assert "was taken as an aligned face; --faces detect" in gif(
         "identify", "identities-0.jpg", "--draw", "out.jpg", code=2
     )
+
+
+def test_a_photograph_without_a_face_among_others_is_left_out_and_the_command_fails_in_the_end(
+    gif: Gif, work: Path, group: str
+) -> None:
+    import cv2
+
+    cv2.imwrite(str(work / "sky.png"), np.full((200, 300, 3), 200, np.uint8))
+    lines = gif("identify", "sky.png", group, "identities-0.jpg", "--json", code=1).splitlines()
+    assert [json.loads(line)["image"] for line in lines if line.startswith("{")] == [group, "identities-0.jpg"]
+    assert any("sky.png: no face was found" in line and "it is left out" in line for line in lines)
+    assert "left out" not in gif("verify", "sky.png", group, code=2), "a pair needs both"
+
+
+def test_the_table_of_many_features_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    vectors_ND = np.eye(6, dtype=np.float32)
+    for count, hint in ((1, ""), (5, "columns on the right are cosines"), (6, "for at most 5 images")):
+        print_vectors([f"photograph_{number}.jpg" for number in range(count)], vectors_ND[:count])
+        printed = capsys.readouterr().out
+        assert hint in printed
+        assert printed.count("photograph_") == printed.count("…") == count, "nothing is cut or wrapped"
 
 
 def test_without_a_detector_a_photograph_is_refused_and_the_way_out_is_told(

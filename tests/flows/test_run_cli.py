@@ -32,6 +32,7 @@ def test_gif_run_alone_asks_what_to_run(run_gif: Gif) -> None:
     printed = run_gif("run", code=2)
     assert "say what to run: --config run.yaml, or --preset NAME (demo, casia" in printed
     assert "'gif demo' runs the demonstration" in printed
+    assert "paper/" not in printed, "a few lines, not all that there are"
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
@@ -43,6 +44,16 @@ def test_a_missing_folder_is_said_before_prefect_is_imported(
     printed = run_gif("run", "--preset", "demo", "--set", wrong, *dry, code=2)
     assert "there is no folder no/photos" in printed
     assert "Error" not in printed
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_stage_alone_whose_inputs_nobody_has_made_is_refused_before_prefect_is_imported(
+    run_gif: Gif, monkeypatch: pytest.MonkeyPatch, dry: list[str]
+) -> None:
+    monkeypatch.setattr(run_command, "_load_flow", lambda *_, **__: pytest.fail("the flow was loaded"))
+    printed = run_gif("run", "--preset", "demo", "--only", "tokenization", *dry, code=2)
+    assert "tokenization needs ingestion, separation, which this configuration has not made yet" in printed
+    assert "--from ingestion" in printed
 
 
 def test_a_run_of_which_all_is_stored_starts_no_server_and_is_recorded(

@@ -141,6 +141,16 @@ def test_a_second_enrolment_adds_images_and_people_and_skips_images_that_it_has(
     assert list_galleries(staff) == ["other", "staff"]
 
 
+def test_enrolling_the_same_photographs_again_changes_nothing_unless_the_threshold_moves(
+    staff: ArtifactStore, recognizer: Recognizer, photos: Path
+) -> None:
+    done = enroll(recognizer, staff, "staff", read_album(photos))
+    assert (done.version, done.added) == (latest_version(staff, "staff"), 0)
+    assert len(read_versions(staff, "staff")) == 1
+    stricter = enroll(recognizer, staff, "staff", read_album(photos), fpir=0.2).version
+    assert (stricter.number, stricter.change) == (2, "calibrated again")
+
+
 def test_templates_weigh_images_by_quality() -> None:
     clean, spoilt = np.eye(2, dtype=np.float32)
     features = np.stack([clean, clean, spoilt])
