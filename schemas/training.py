@@ -77,6 +77,8 @@ SAMPLE_RATES: Final[dict[str, float]] = {"partial_fc": 0.3}
 RATES: Final = {"sgd": 0.1, "adamw": 1e-4}
 DECAYS: Final = {"sgd": 1e-4, "adamw": 0.1}
 """Defaults of the paper by optimizer."""
+SHARED_GRADIENT: Final = 0.3
+"""Share of the gradient of L_C that reaches the network where L_AR has negatives."""
 TokenWeights = Literal["uniform", "increasing", "decreasing", "gaussian"]
 
 
@@ -107,6 +109,13 @@ def _follow_negatives(given: Any, info: ValidationInfo) -> Any:
     return ("living" if negatives else "frozen") if given is None else given
 
 
+def _follow_alignment(given: Any, info: ValidationInfo) -> Any:
+    """Resolve null: without L_AR, or with one that has no negatives, L_C alone keeps features apart."""
+    has_negatives = info.data.get("gamma", 1) and info.data.get("negatives", 1)
+    return (SHARED_GRADIENT if has_negatives else 1.0) if given is None else given
+
+
+_choose_code_gradient = BeforeValidator(_follow_alignment, json_schema_input_type=Probability | None)
 _choose_code_vectors = BeforeValidator(_follow_negatives, json_schema_input_type=CodeVectors | None)
 
 
@@ -170,9 +179,6 @@ class TrainingConfig(Frozen):
     """Weight γ of L_AR in Eq. 10; 0: train on codes only."""
     code_weight: NonNegativeFloat = 1.0
     """Weight of L_C in Eq. 10; 0: train on L_AR only, and the model cannot identify by codes."""
-    code_gradient: Probability = 1.0
-    """Share of the gradient of L_C that reaches the network. 0: the token heads learn to read codes from features that
-    L_AR alone shapes. 1: L_C shapes them too, as in the paper."""
     token_weights: TokenWeights = "uniform"
     """Weights λ of the tokens in Eq. 7 along the code; they sum to 1."""
     hidden_layers: NonNegativeInt = 2
@@ -180,6 +186,10 @@ class TrainingConfig(Frozen):
     negatives: NonNegativeInt = 512
     """Number of other identities drawn in every step as negatives of L_AR; the cost does not depend on the number of
     identities. 0: the paper's Eq. 8, which has no negatives. The other defaults are the paper's."""
+    code_gradient: Annotated[Probability, _choose_code_gradient] = Field(default=None, validate_default=True)
+    """Share of the gradient of L_C that reaches the network. 0: the token heads learn to read codes from features that
+    L_AR alone shapes. 1: L_C shapes them too, as in the paper. null: 0.3, or 1 if L_AR has no negatives or no
+    weight, as then only L_C keeps features apart."""
     alignment_scale: PositiveFloat = 16.0
     """Scale of the cosine logits of L_AR with negatives."""
     alignment_margin: NonNegativeFloat = 0.2

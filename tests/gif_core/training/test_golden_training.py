@@ -29,14 +29,15 @@ ROUNDING = 1e-7
 """Relative size of a rounding of fp32."""
 CASES: dict[str, dict[str, object]] = {
     "gif": {},
+    "gif with all of the gradient of its codes": {"code_gradient": 1},
     "gif as the paper has it": {"negatives": 0},
-    "gif with mapped code vectors": {"code_vectors": "mapped"},
-    "gif with few living code vectors of many": {"negatives": 4},
-    "gif with negatives from other images": {"sample_negatives": 64},
+    "gif with mapped code vectors": {"code_vectors": "mapped", "code_gradient": 1},
+    "gif with few living code vectors of many": {"negatives": 4, "code_gradient": 1},
+    "gif with negatives from other images": {"sample_negatives": 64, "code_gradient": 1},
     "cosface from code vectors": {"head": "cosface", "scale": 8, "rows_from": "code_vectors"},
     "arcface": {"head": "arcface", "scale": 8},
     "partial_fc": {"head": "partial_fc", "scale": 8},
-    "gif with weight decay, momentum and clipping": REGULARISED,
+    "gif with weight decay, momentum and clipping": REGULARISED | {"code_gradient": 1},
 }
 
 
