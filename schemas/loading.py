@@ -22,12 +22,23 @@ class ConfigError(GifError, ValueError):
 def load_config(source: ConfigSource = "demo", overrides: list[str] | None = None) -> RunConfig:
     """Load a preset by name, a YAML file by path, or a dictionary, and apply overrides `stage.field=value`."""
     table = _read_table(source)
+    current = _fill_in(table, table)
+    for override in overrides or []:
+        change = _parse_override(override, current)
+        table = merge(table, change)
+        current = _fill_in(table, merge(current, change))
     try:
-        for override in overrides or []:
-            table = merge(table, _parse_override(override, RunConfig.model_validate(table)))
         return RunConfig.model_validate(table)
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
+
+
+def _fill_in(table: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    """All settings of a table; `usual` as long as it is invalid, which a later override may mend."""
+    try:
+        return RunConfig.model_validate(table).model_dump(mode="json")
+    except ValidationError:
+        return usual
 
 
 def _read_table(source: ConfigSource) -> dict[str, Any]:
@@ -58,7 +69,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     return table
 
 
-def _parse_override(override: str, current: RunConfig) -> dict[str, Any]:
+def _parse_override(override: str, current: dict[str, Any]) -> dict[str, Any]:
     path, separator, text = override.partition("=")
     if not separator or not all(path.split(".")):
         raise ConfigError(f"--set takes stage.field=value, for instance tokenization.length=4, not {override!r}")
@@ -66,7 +77,7 @@ def _parse_override(override: str, current: RunConfig) -> dict[str, Any]:
         value = parse_yaml(text)
     except UnsafeYamlError:
         value = text
-    table: dict[str, Any] = _nest(path.split("."), value, current.model_dump(mode="json"))
+    table: dict[str, Any] = _nest(path.split("."), value, current)
     return table
 
 

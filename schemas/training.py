@@ -71,6 +71,8 @@ UNSAMPLED: Final = ("broadface", "virtual_fc", "dcq", "f2c")
 """Heads that cannot use a sample of the rows."""
 WITHOUT_SAMPLE_NEGATIVES: Final = ("groupface", "dul", "virtual_fc", "dcq", "f2c")
 """Heads whose images no row of one identity stands for, or whose network gives more than a feature."""
+OTHER_OUTPUTS: Final = ("groupface", "dul")
+"""Heads that train a network with more tensors than the backbone's."""
 WITHOUT_FREEZING: Final = ("groupface", "dul", "dcq", "f2c")
 """Heads whose network gives more than a feature in training, or that compare with its average."""
 SAMPLE_RATES: Final[dict[str, float]] = {"partial_fc": 0.3}

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import httpx
@@ -105,9 +105,15 @@ def wait_until(ready: Callable[[], bool], *, seconds: float, what: str, log: Pat
     pytest.fail(f"{what} did not happen within {seconds} s\n{tail}")
 
 
+@cache
+def patient_client() -> httpx.Client:
+    """One for all tests: making one takes 20 ms, and a busy machine's server may take seconds to answer."""
+    return httpx.Client(timeout=20, trust_env=False)
+
+
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code < 500
+        return patient_client().get(url).status_code < 500
     except httpx.HTTPError:
         return False
 

@@ -51,9 +51,17 @@ def options(
 
 
 class _Notes(logging.Handler):
-    """Print warnings of the artifact store, such as waiting for another run; with --verbose the log shows them."""
+    """Print warnings of the artifact store, such as waiting for another run; with --verbose the log shows them.
+
+    One that was just printed, such as of a source that is listed for its check and for its key, is not repeated.
+    """
+
+    last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == self.last:
+            return
+        self.last = record.getMessage()
         if os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL") == "CRITICAL":
             from flows.cli.output import note
 
@@ -70,6 +78,7 @@ def main() -> None:
 
     With `GIF_TRACEBACK` in the environment the whole traceback is shown instead.
     """
+    _notes.last = ""
     for package in NOTED:
         logging.getLogger(package).addHandler(_notes)
     try:

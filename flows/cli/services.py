@@ -142,7 +142,7 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def ending_by_signal() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C, on SIGTERM and when the terminal is closed.
+    """Raise KeyboardInterrupt on Ctrl-C, on SIGTERM and when the terminal is closed, unless `nohup` ignores that.
 
     Children started meanwhile do not inherit ignored signals, as those of a background job would.
     """
@@ -156,7 +156,10 @@ def ending_by_signal() -> Iterator[None]:
 
 @contextmanager
 def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {sign: signal.signal(sign, handler) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signs = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signs.append(signal.SIGHUP)
+    before = {sign: signal.signal(sign, handler) for sign in signs}
     try:
         yield
     finally:

@@ -40,8 +40,8 @@ def sql(
 ) -> None:
     """Query the tables of a run with SQL (DuckDB), read-only.
 
-    Tables of a run: codes, nodes, meta, code_quality, identities, held_out, quarantine,
-    vectors, least_cohesive, metrics, scores, cmc, errors.
+    Tables of a run: codes, nodes, meta, code_quality, identities, held_out,
+    quarantine, vectors, least_cohesive, metrics, scores, cmc, errors.
 
     Tables of the whole store: artifacts, stages, decisions.
 

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TYPE_CHECKING, Final
+
+import typer
 
 from flows.cli.app import main
 from flows.cli.environment import names_server, prepare
 from flows.cli.output import Console, note
+from flows.cli.services import ending_by_signal
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import check_before_run, plan_stages
 from schemas.errors import GifError
 from schemas.stages import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
     from uuid import UUID
 
     from schemas.run import RunConfig
@@ -33,6 +41,8 @@ IMPORTED: Final = (
     "gif_core.training.worker",
 )
 """What runs need: imported once, by the process from which those of the runs are forked."""
+PATIENCE: Final = 30.0
+"""Seconds between SIGINT, SIGTERM and SIGKILL to a run whose sweep has ended: enough for a checkpoint."""
 
 
 def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int:
@@ -47,13 +57,27 @@ def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int
         if not fault and not _is_scored(given)
     ]
     server, failed = _find_server() if waiting else None, 0
-    with ThreadPoolExecutor(jobs) as pool:
-        errors = pool.map(partial(_run, server=server), waiting)
+    watched, held = multiprocessing.Pipe(duplex=False)
+    with ThreadPoolExecutor(jobs) as pool, _ending_runs(pool, held):
+        errors = pool.map(partial(_run, server=server, watched=watched), waiting)
         for place, ((name, _, arguments), fault) in enumerate(zip(runs, faults, strict=True), start=1):
             error = next(errors) if arguments in waiting else fault
             failed += error is not None
             _tell(place, len(runs), name, error)
     return failed
+
+
+@contextmanager
+def _ending_runs(pool: ThreadPoolExecutor, held: Connection) -> Iterator[None]:
+    """When the sweep is told to end, its runs end first; they watch a pipe that only this process holds open."""
+    try:
+        with ending_by_signal():
+            yield
+    except KeyboardInterrupt:
+        held.close()
+        pool.shutdown(cancel_futures=True)
+        note("interrupted. What is finished is stored: the same command continues.")
+        raise typer.Exit(130) from None
 
 
 def find_fault(given: RunConfig) -> str | None:
@@ -115,29 +139,42 @@ def _tell(place: int, total: int, name: str, error: str | None) -> None:
     note(f"run {place} of {total}: {name}: {f'failed: {error}' if error else 'done'}")
 
 
-def _run(arguments: list[str], server: str | None) -> str | None:
+def _run(arguments: list[str], server: str | None, watched: Connection) -> str | None:
     """One run in a process of its own; its error if it fails."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(IMPORTED))
     with TemporaryDirectory() as folder:
         said = Path(folder) / "said"
         said.touch()
-        process = context.Process(target=_call, args=(arguments, server, said))
+        process = context.Process(target=_call, args=(arguments, server, said, watched))
         process.start()
         process.join()
         return _find_error(said.read_text(errors="replace")) if process.exitcode else None
 
 
-def _call(arguments: list[str], server: str, said: Path) -> None:
-    """Call `gif run` in this process; all that it says goes into a file."""
+def _call(arguments: list[str], server: str, said: Path, watched: Connection) -> None:
+    """Call `gif run` in this process; all that it says goes into a file.
+
+    It is in a session of its own, so that Ctrl-C reaches the sweep alone, which then ends its runs.
+    """
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
+    os.setsid()
+    Thread(target=_end_with_sweep, args=(watched,), daemon=True).start()
     with said.open("w") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     sys.argv, os.environ["PREFECT_API_URL"] = ["gif", "run", *arguments], server
-    with temporary_settings({PREFECT_API_URL: server}):
+    with ending_by_signal(), temporary_settings({PREFECT_API_URL: server}):
         main()
+
+
+def _end_with_sweep(watched: Connection) -> None:
+    """End this process as Ctrl-C does when the sweep has ended, also if that was killed."""
+    watched.poll(None)
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        os.kill(os.getpid(), sign)
+        time.sleep(PATIENCE)
 
 
 def _find_error(said: str) -> str:

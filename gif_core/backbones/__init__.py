@@ -28,6 +28,7 @@ __all__ = [
     "embed_both",
     "embed_chunks",
     "embed_images",
+    "find_misfit",
     "find_weights",
     "fit_weights",
     "load_weights",
@@ -44,6 +45,6 @@ if TYPE_CHECKING:
     from gif_core.backbones.outputs import build_network
     from gif_core.backbones.safe_loading import WeightsError, fit_weights, load_weights, read_weights
     from gif_core.backbones.weight_files import describe_file, find_weights
-    from gif_core.backbones.weights import USUAL, open_foreign_backbone, read_backbone
+    from gif_core.backbones.weights import USUAL, find_misfit, open_foreign_backbone, read_backbone
 else:
     __getattr__ = lazy_imports(__name__)

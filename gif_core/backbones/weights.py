@@ -7,7 +7,8 @@ import torch
 
 from gif_core.backbones.base import Backbone
 from gif_core.backbones.factory import build_backbone
-from gif_core.backbones.safe_loading import Weights, load_weights, read_weights
+from gif_core.backbones.safe_loading import Weights, WeightsError, fit_weights, load_weights, read_weights
+from gif_core.runtime import once_per_file
 
 WRAPPER: Final = "net."
 """Prefix of the network's parameters in CVLFace's files."""
@@ -20,13 +21,32 @@ def open_foreign_backbone(name: str, path: Path) -> Backbone:
 
     No code in the file is run, and every tensor must fit.
     """
-    with torch.device("meta"):
-        last = [each for each, tensor in build_backbone(name, USUAL).state_dict().items() if tensor.ndim][-1]
     weights = read_weights(path)
-    found = _unwrap(None, weights).get(last)
-    model = build_backbone(name, USUAL if found is None or not found.ndim else len(found))
+    model = build_backbone(name, _find_dim(name, weights))
     load_weights(model, weights, path, _unwrap)
     return model
+
+
+@once_per_file
+def find_misfit(path: Path, name: str | None) -> str:
+    """Why the file holds no weights, or none of the backbone `name`; empty when it does. Builds no network."""
+    try:
+        weights = read_weights(path)
+        if name is not None:
+            with torch.device("meta"):
+                model = build_backbone(name, _find_dim(name, weights))
+            fit_weights(model, weights, path, _unwrap)
+    except WeightsError as error:
+        return str(error)
+    return ""
+
+
+def _find_dim(name: str, weights: Weights) -> int:
+    """The feature dimension that the weights of a backbone show."""
+    with torch.device("meta"):
+        last = [each for each, tensor in build_backbone(name, USUAL).state_dict().items() if tensor.ndim][-1]
+    found = _unwrap(None, weights).get(last)
+    return USUAL if found is None or not found.ndim else len(found)
 
 
 def read_backbone(path: Path) -> Weights:

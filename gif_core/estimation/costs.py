@@ -106,10 +106,10 @@ class Case:
 
 
 def cost_of_ingestion(case: Case) -> StageCost:
-    """Read, check and copy every image, or draw it."""
+    """Read, check and copy every image that is not left out, or draw it; all of them are listed."""
     scale, rate = case.scale, case.machine.ingestion(case.scale.drawn)
-    size = scale.images * scale.image_bytes
-    times = {"drawing" if scale.drawn else "cores": scale.images / rate.per_second}
+    size = scale.stored_images * scale.image_bytes
+    times = {"drawing" if scale.drawn else "cores": scale.stored_images / rate.per_second}
     times |= {} if scale.drawn else {"disk": 2 * size / DISK}
     memory = PROCESS / 2 + RECORD * scale.images
     return _cost("ingestion", times, rate, 0.0 if scale.drawn else size, size, memory)
@@ -241,7 +241,7 @@ def cost_of_evaluation(case: Case) -> StageCost:
         seconds += count / machine.ingestion(drawn=True).per_second if "synthetic" in each.kind else 0.0
     if given.identification and case.config.training.head == "gif":
         enrolled = given.identification.images
-        probes = enrolled + min(enrolled, case.scale.images - case.scale.trained_images)
+        probes = enrolled + min(enrolled, case.scale.held_out_images)
         images += probes
         seconds += probes * passes / forward.per_second
         seconds += enrolled / machine.ingestion(drawn=True).per_second if case.scale.drawn else 0.0
@@ -270,7 +270,7 @@ COSTS: Final[Mapping[StageName, Callable[[Case], StageCost]]] = {
 def images_of(given: EvaluationSet, case: Case) -> int:
     """Images of a set, by what is known of its kind without opening it."""
     if isinstance(given, HeldOutSet):
-        return min(4 * case.config.evaluation.pairs, case.scale.images - case.scale.trained_images)
+        return min(4 * case.config.evaluation.pairs, case.scale.held_out_images)
     if isinstance(given, SyntheticPairsSet | SyntheticIjbSet):
         return DRAWN_PER_IDENTITY[given.kind] * given.identities
     return SET_IMAGES.get(given.title, BIN_IMAGES)
@@ -280,7 +280,7 @@ def _validated_images(case: Case) -> int:
     """Images that are validated after every epoch."""
     most = 4 * case.config.training.val_pairs
     files = [each for each in case.config.evaluation.sets if isinstance(each, PairFileSet)]
-    return min(most, case.scale.images - case.scale.trained_images) + most * len(files)
+    return min(most, case.scale.held_out_images) + most * len(files)
 
 
 def _rest_of_separation(machine: Machine, count: int, epochs: int) -> float:

@@ -32,6 +32,8 @@ class Scale:
     """Whether the faces are drawn instead of read."""
     held_out: float = 0.0
     """Share of the identities that no stage but evaluation sees."""
+    left_out: float = 0.0
+    """Share of the identities that no stage sees."""
 
     @property
     def image_bytes(self) -> float:
@@ -41,12 +43,22 @@ class Scale:
     @property
     def trained_identities(self) -> int:
         """Identities that get codes."""
-        return max(round(self.identities * (1 - self.held_out)), 1)
+        return max(round(self.identities * (1 - self.left_out - self.held_out)), 1)
 
     @property
     def trained_images(self) -> int:
         """Images that are encoded and trained on."""
-        return max(round(self.images * (1 - self.held_out)), 1)
+        return max(round(self.images * (1 - self.left_out - self.held_out)), 1)
+
+    @property
+    def held_out_images(self) -> int:
+        """Images of the identities that only evaluation sees."""
+        return round(self.images * self.held_out)
+
+    @property
+    def stored_images(self) -> int:
+        """Images that ingestion checks and writes."""
+        return self.trained_images + self.held_out_images
 
 
 def find_scale(config: RunConfig, identities: int | None = None, images: int | None = None) -> Scale:
@@ -61,7 +73,8 @@ def find_scale(config: RunConfig, identities: int | None = None, images: int | N
     usual = found or (0, 0)
     if identities is not None and images is None:
         images = round(usual[1] * identities / usual[0])
-    return Scale(identities or usual[0], images or usual[1], drawn, config.ingestion.held_out)
+    given = config.ingestion
+    return Scale(identities or usual[0], images or usual[1], drawn, given.held_out, given.left_out or 0.0)
 
 
 def _count_drawn(config: RunConfig) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 keys       What a stage's key is computed from: its settings, the contents of its files, and the artifacts it reads
 plan       What a run would do: the key of every stage, whether it is stored, and if not, which change caused that
 checks     Checks of a run before its first stage: paths, encoder, room, and whether the faces suffice
+weight_checks  Whether local files of weights can be opened, and fit
 evaluation_sets  Which evaluation sets a run would score, and which are not there
 cached     Recording a run of which every stage is stored
 preflight  Checks before a stage starts that disk and memory suffice

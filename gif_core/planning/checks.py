@@ -1,4 +1,4 @@
-"""Checks of a run before its first stage: paths, encoder, room, and whether the faces suffice."""
+"""Checks of a run before its first stage: paths, encoder, weights, room, and whether the faces suffice."""
 
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -11,6 +11,7 @@ from gif_core.ingestion import check_enough, place_of, read_relabelling
 from gif_core.planning.evaluation_sets import exists, sets_without_scores
 from gif_core.planning.plan import stored_inputs
 from gif_core.planning.preflight import RESERVE, Need, check_room
+from gif_core.planning.weight_checks import unfit_weights
 from gif_core.readers import open_reader
 from schemas.errors import GifError
 from schemas.files import IDENTITIES_FILE
@@ -35,6 +36,8 @@ def check_before_run(store: ArtifactStore, config: RunConfig, selected: Collecti
     if faults:
         raise CannotRunError("\n".join(faults))
     stored_inputs(store, config, selected)
+    if faults := list(unfit_weights(store, config, selected)):
+        raise CannotRunError("\n".join(faults))
     if {"ingestion", "training"} <= set(selected) and all(map(_is_quick_to_list, config.ingestion.sources)):
         return check_enough(config, *_count_listed(config))
     return []

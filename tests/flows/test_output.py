@@ -57,6 +57,22 @@ def test_the_help_of_sql_names_every_table(run_gif: Gif) -> None:
     assert [name for name in sorted(TABLES) if not re.search(rf"\b{name}\b", printed)] == []
 
 
+def test_a_note_about_a_source_that_is_listed_twice_is_printed_once(
+    run_gif: Gif, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr("flows.cli.output.note", notes.append)
+    (tmp_path / "1.jpg").write_bytes(b"x")
+    for person in ("ANNA", "BEN", "CARL"):
+        (tmp_path / "photos" / person).mkdir(parents=True)
+        for number in range(9):
+            (tmp_path / f"photos/{person}/{number}.jpg").symlink_to(tmp_path / "1.jpg")
+    source = f"ingestion.sources=[{{kind: folder, path: {tmp_path}/photos}}]"
+    settings = ("ingestion.held_out=0", "training.batch_size=2", "training.warmup_steps=0")
+    run_gif("run", "--preset", "demo", *(part for each in (source, *settings) for part in ("--set", each)), "--dry-run")
+    assert [note for note in notes if "lead out of it and are followed" in note] == notes[:1]
+
+
 def test_a_vector_is_shortened_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     sql._print_table(pa.table({"vector": [[0.123456] * 512], "code": [[1, 2, 3]]}))
     printed = " ".join(capsys.readouterr().out.split())

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
@@ -23,7 +22,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gif_core.artifacts import ArtifactStore, list_runs
 from schemas.stages import STAGES
-from tests.conftest import PROJECT, free_port, prefect_server, prefect_worker, run_module, wait_until
+from tests.conftest import PROJECT, free_port, patient_client, prefect_server, prefect_worker, run_module, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -133,7 +132,7 @@ def test_three_flows_of_300_tasks_at_once_complete_and_the_server_reports_no_fau
     given = {"flows": {"name": {"any_": ["many tasks"]}}, "task_runs": {"state": {"name": {"any_": ["Completed"]}}}}
 
     def recorded() -> int:
-        return int(httpx.post(f"{api}/task_runs/count", json=given, trust_env=False).json())
+        return int(patient_client().post(f"{api}/task_runs/count", json=given, timeout=60).json())
 
     wait_until(lambda: recorded() == FLOWS * TASKS, seconds=300, what=f"the records of all tasks, not {recorded()},")
     log = (home / "server.log").read_text().lower()

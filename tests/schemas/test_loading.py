@@ -209,6 +209,17 @@ def test_all_errors_are_reported_at_once() -> None:
         load_config({"tokenization": {"lenght": 3}, "training": {"gamma": -1}})
 
 
+def test_overrides_are_checked_together_and_all_their_errors_reported() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)training\.epochs = 'x'.*training\.epoch = 3"):
+        load_config("demo", ["training.epochs=x", "training.epoch=3"])
+    both = ["training.head=groupface", "training.sample_negatives=0"]
+    base = {"preset": "demo", "training": {"sample_negatives": 64}}
+    for overrides in (both, both[::-1]):
+        assert load_config(base, overrides).training.head == "groupface"
+    sources = ["ingestion.held_out=2", "ingestion.sources.0.identities=77", "ingestion.held_out=0.1"]
+    assert load_config("demo", sources).ingestion.sources[0].identities == 77  # type: ignore[union-attr]
+
+
 def test_an_unknown_preset_or_file_gets_the_list_of_presets() -> None:
     with pytest.raises(
         ConfigError, match=r"neither a file nor a preset; did you mean 'demo'\? presets are: demo, casia"

@@ -28,6 +28,19 @@ def test_a_terminal_of_eighty_columns_has_room_for_the_bar_and_for_all_metrics(
     assert note in shown
 
 
+def test_a_stage_that_ended_before_its_limit_has_a_full_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = []
+
+    class Bar(progress._Bar):
+        def stop(self) -> None:
+            bars.append((self.tasks[0].completed, self.tasks[0].total))
+            super().stop()
+
+    monkeypatch.setattr(progress, "_Bar", Bar)
+    list(track([Progress("separation", 1, 1000), Progress("separation", 2, 1000)]))
+    assert bars[0] == (2, 2)
+
+
 @pytest.mark.usefixtures("prefect")
 def test_the_artifact_of_a_running_stage_has_how_far_it_is_and_its_newest_metrics(
     monkeypatch: pytest.MonkeyPatch,

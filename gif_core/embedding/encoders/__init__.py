@@ -26,6 +26,7 @@ __all__ = [
     "check_encoder",
     "describe_weights",
     "draw_examples",
+    "given_file",
     "new_model",
     "open_encoder",
     "save_model",
@@ -38,7 +39,7 @@ __all__ = [
 if TYPE_CHECKING:
     from gif_core.embedding.encoders.base import ImageEncoder
     from gif_core.embedding.encoders.factory import build_encoder, open_encoder
-    from gif_core.embedding.encoders.files import describe_weights, weights_file, with_whole_path
+    from gif_core.embedding.encoders.files import describe_weights, given_file, weights_file, with_whole_path
     from gif_core.embedding.encoders.names import check_encoder
     from gif_core.embedding.encoders.open_clip_encoder import OpenClipEncoder
     from gif_core.embedding.encoders.tiny_clip import (

@@ -18,6 +18,12 @@ def weights_file(config: EmbeddingConfig) -> Path | None:
     return shipped or (given if given.is_file() else None)
 
 
+def given_file(config: EmbeddingConfig) -> Path | None:
+    """Return the local file that the settings name; None also for what the project ships."""
+    path = weights_file(config)
+    return path if path == Path(config.pretrained).expanduser() else None
+
+
 def describe_weights(config: EmbeddingConfig) -> str:
     """What keys say of the weights: the digest of a local file, or the library's tag."""
     path = weights_file(config)
@@ -26,6 +32,5 @@ def describe_weights(config: EmbeddingConfig) -> str:
 
 def with_whole_path(config: EmbeddingConfig) -> EmbeddingConfig:
     """Make the path of the weights absolute, since workers may run in another folder."""
-    path = weights_file(config)
-    given = path is not None and Path(config.pretrained).expanduser() == path
-    return config.model_copy(update={"pretrained": str(path.resolve())}) if path and given else config
+    path = given_file(config)
+    return config.model_copy(update={"pretrained": str(path.resolve())}) if path else config

@@ -159,6 +159,23 @@ def test_the_scale_is_given_or_that_of_the_dataset_or_of_the_drawn_faces() -> No
     assert (given.identities, given.images, given.drawn) == (64_000_000, 10**9, False)
 
 
+def test_identities_that_are_left_out_cost_nothing() -> None:
+    config = load_config("ms1mv2", ["ingestion.held_out=0.1", *SMALL_ENCODER])
+    fewer = load_config("ms1mv2", ["ingestion.held_out=0.1", "ingestion.left_out=0.4", *SMALL_ENCODER])
+    all_of_them, some = (find_scale(each, 100_000, 1_000_000) for each in (config, fewer))
+    assert (all_of_them.trained_identities, some.trained_identities) == (90_000, 50_000)
+    assert (all_of_them.stored_images, some.stored_images) == (1_000_000, 600_000)
+    assert all_of_them.held_out_images == some.held_out_images == 100_000
+    usual, cheaper = (
+        {stage.stage: stage for stage in estimate_run(each, scale, EIGHT).stages}
+        for each, scale in ((config, all_of_them), (fewer, some))
+    )
+    assert cheaper["ingestion"].writes == pytest.approx(0.6 * usual["ingestion"].writes)
+    assert cheaper["embedding"].reads == pytest.approx(usual["embedding"].reads * 5 / 9)
+    for stage in STAGES[: STAGES.index("evaluation")]:
+        assert cheaper[stage].seconds < usual[stage].seconds, stage
+
+
 @pytest.mark.parametrize("preset", ["demo", "ms1mv2", "paper/casia-vit-b"])
 def test_own_sources_need_numbers_also_with_the_preset_of_a_dataset(preset: str) -> None:
     own = load_config(preset, ["ingestion.sources=[{kind: folder, path: a}]"])

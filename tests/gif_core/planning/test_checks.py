@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from gif_core.artifacts import ArtifactMissingError, ArtifactStore, move_tag
+from gif_core.backbones import build_backbone
 from gif_core.embedding.encoders import check_encoder
 from gif_core.ingestion import NotEnoughDataError, check_enough
 from gif_core.planning import check_before_run, leave_out_missing_sets
@@ -55,6 +57,33 @@ def test_a_missing_file_of_weights_or_landmarks_is_said(tmp_path: Path) -> None:
     folder = photographs(tmp_path / "photos", 3, 2)
     with pytest.raises(CannotRunError, match=r"there is no landmarks file no\.txt"):
         check(tmp_path, f"ingestion.sources=[{{kind: folder, path: {folder}, landmarks: no.txt}}]")
+
+
+@pytest.mark.parametrize("setting", ["embedding.pretrained", "training.start_from", "training.teacher"])
+def test_weights_that_are_no_numbers_or_of_another_network_are_refused_before_work(
+    tmp_path: Path, setting: str
+) -> None:
+    file, backbone = tmp_path / "backbone.pth", "embedding.encoder=backbone"
+    settings = [backbone, "embedding.model=iresnet_tiny", "training.backbone=iresnet_tiny", f"{setting}={file}"]
+    settings += [] if setting == "embedding.pretrained" else ["embedding.pretrained=random"]
+    weights = build_backbone("iresnet_tiny", 32).state_dict()
+    torch.save(weights, file)
+    assert check(tmp_path, *settings) == []
+    torch.save(weights | {"features.bias": torch.full((32,), torch.nan)}, file)
+    with pytest.raises(CannotRunError, match=f"{setting}: .*features.bias has values that are not finite"):
+        check(tmp_path, *settings)
+    torch.save(build_backbone("iresnet18", 32).state_dict(), file)
+    with pytest.raises(CannotRunError, match=f"{setting}: .*does not fit the model: conv1.weight is"):
+        check(tmp_path, *settings)
+
+
+def test_weights_of_stages_that_are_stored_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "backbone.pth"
+    torch.save(build_backbone("iresnet_tiny", 32).state_dict(), file)
+    settings = ["training.backbone=iresnet_tiny", f"training.teacher={file}"]
+    store_everything(load_config("demo", [f"store={tmp_path}/store", *settings]))
+    monkeypatch.setattr("gif_core.backbones.weights.read_weights", pytest.fail)
+    assert check(tmp_path, *settings) == []
 
 
 def test_only_what_the_selected_stages_need_is_checked(tmp_path: Path) -> None:
