@@ -26,6 +26,7 @@ import torch
 from pair_histograms import PairHistograms, count_pairs, draw_weights, measure
 from scale_plot import draw_quality
 from worlds import (
+    SIDE,
     FaceWorld,
     Split,
     VectorWorld,
@@ -35,6 +36,7 @@ from worlds import (
     encode_by_own_network,
     hold_out,
     read_folder,
+    shrink,
     split_world,
 )
 
@@ -78,14 +80,15 @@ def open_world(given: argparse.Namespace) -> World:
     else:
         name = f"photographs-{given.faces.name}"
         images, labels = read_folder(given.faces, given.folder / f"{name}.npy")
+    small = shrink(images, given.side, given.folder / f"{name}-side-{given.side}.npy")
     if given.encoder == "own":
         config = TrainingConfig.model_validate(COMMON[given.world] | {"backbone": "iresnet_tiny"} | OWN)
         train, _ = hold_out(labels, given.held_out, given.split)
         cache = given.folder / f"{name}-own-{given.split}.npy"
-        return FaceWorld(images, labels, encode_by_own_network(images, labels, train, config, cache))
+        return FaceWorld(small, labels, encode_by_own_network(images, labels, train, config, cache))
     settings = ENCODERS[given.encoder] | ({"pretrained": str(given.weights)} if given.weights else {})
     config = EmbeddingConfig.model_validate(settings)
-    return FaceWorld(images, labels, encode(images, config, given.folder / f"{name}-{given.encoder}.npy"))
+    return FaceWorld(small, labels, encode(images, config, given.folder / f"{name}-{given.encoder}.npy"))
 
 
 def choose_heads(given: argparse.Namespace) -> dict[str, TrainingConfig]:
@@ -126,6 +129,7 @@ def train(
     encoder = [given.encoder, given.knows] if uses_h else []
     data = [given.world, given.identities, given.images, given.held_out, given.split, str(given.faces), *encoder]
     data += [variant] if variant else []
+    data += [f"side {given.side}"] if given.side != SIDE else []
     key = hashlib.sha256(json.dumps([data, seed, config.model_dump(mode="json")]).encode()).hexdigest()[:20]
     path = given.folder / "runs" / f"{key}.npz"
     if not path.exists():
@@ -196,6 +200,7 @@ def read_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--images", type=int, default=6, help="of each identity")
     parser.add_argument("--held-out", type=int, default=0, help="identities to verify; 0: 1500, of photographs 60")
+    parser.add_argument("--side", type=int, default=SIDE, help="pixels of a face's side for the network")
     parser.add_argument("--split", type=int, default=0, help="which identities are held out")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)

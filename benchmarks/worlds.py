@@ -20,6 +20,8 @@ from head_variants import build_variant, retokenize
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gif_core.backbones.factory import BACKBONES
+from gif_core.backbones.iresnet import iresnet_tiny
 from gif_core.embedding.encoders import build_encoder
 from gif_core.heads import Head, build_head
 from gif_core.images import normalize_pixels
@@ -136,12 +138,14 @@ class FaceWorld:
     dimension = 128
 
     def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64], encoded: NDArray[np.float32]) -> None:
+        """Images of any size."""
         self.images, self.labels, self.encoded = images, labels, encoded
 
     def train(self, split: Split, config: TrainingConfig, seed: int, variant: str = "") -> Tensor:
         """Train with the project's own steps on images in memory; features of images and their mirror images, added."""
         if variant:
             raise ValueError(f"variants of heads are for the world of vectors: {variant}")
+        BACKBONES["iresnet_tiny"] = partial(iresnet_tiny, image_size=self.images.shape[1])
         state = build_state(split.codes, split.vectors, config, seed=seed, group=CPU)
         steps = config.epochs * (len(split.train) // config.batch_size)
         stepper = Stepper(state, config, CPU, seed=seed, steps=steps)
@@ -189,6 +193,15 @@ def draw_faces(people: int, each: int, cache: Path) -> tuple[NDArray[np.uint8], 
         images.flush()
         part.rename(cache)
     return np.load(cache, mmap_mode="r"), labels
+
+
+def shrink(images: NDArray[np.uint8], side: int, cache: Path) -> NDArray[np.uint8]:
+    """Images with fewer pixels for the network, which costs as much less; the encoder sees all of them."""
+    if side == images.shape[1]:
+        return images
+    if not cache.exists():
+        _save(cache, np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA) for image in images]))
+    return np.load(cache, mmap_mode="r")
 
 
 def encode(images: NDArray[np.uint8], config: EmbeddingConfig, cache: Path) -> NDArray[np.float32]:

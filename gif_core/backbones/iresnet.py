@@ -57,6 +57,7 @@ class IResNet(Backbone):
         *,
         widths: Sequence[int] = (64, 128, 256, 512),
         stem_stride: int = 1,
+        image_size: int = IMAGE_SIZE,
     ) -> None:
         """`blocks` and `widths` are the number of blocks and of channels of the four stages."""
         super().__init__()
@@ -68,7 +69,7 @@ class IResNet(Backbone):
         self.layer3 = _stage(widths[1], widths[2], blocks[2])
         self.layer4 = _stage(widths[2], widths[3], blocks[3])
         self.bn2 = nn.BatchNorm2d(widths[3], eps=1e-5)
-        side = -(-IMAGE_SIZE // (16 * stem_stride))
+        side = -(-image_size // (16 * stem_stride))
         self.fc = nn.Linear(widths[3] * side * side, embedding_dim)
         self.features = nn.BatchNorm1d(embedding_dim, eps=1e-5)
         self.features.weight.requires_grad = False
@@ -96,9 +97,9 @@ def _stage(inputs: int, outputs: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(first, *(IResNetBlock(outputs, outputs, stride=1) for _ in range(blocks - 1)))
 
 
-def iresnet_tiny(embedding_dim: int = 128) -> IResNet:
+def iresnet_tiny(embedding_dim: int = 128, image_size: int = IMAGE_SIZE) -> IResNet:
     """For CPUs: a quarter of the width, one block a stage, and a stem that halves the image."""
-    return IResNet((1, 1, 1, 1), embedding_dim, widths=(16, 32, 64, 128), stem_stride=2)
+    return IResNet((1, 1, 1, 1), embedding_dim, widths=(16, 32, 64, 128), stem_stride=2, image_size=image_size)
 
 
 def iresnet18(embedding_dim: int = 512) -> IResNet:
