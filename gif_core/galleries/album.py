@@ -1,11 +1,14 @@
 """Photographs with labels: a sub-folder per identity, or a file with a line `image,label` for each."""
 
 import csv
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from gif_core.images import IMAGE_ENDINGS
 from schemas.errors import GifError
+
+logger = logging.getLogger(__name__)
 
 
 class AlbumError(GifError, ValueError):
@@ -26,7 +29,10 @@ def read_album(folder: Path, labels: Path | None = None) -> list[tuple[str, Path
 def _list_folders(folder: Path) -> Iterator[tuple[str, Path]]:
     for each in folder.iterdir():
         if each.is_dir() and not each.name.startswith("."):
-            yield from ((each.name, path) for path in each.iterdir() if _is_image(path))
+            photographs = [path for path in each.iterdir() if _is_image(path)]
+            if not photographs:
+                logger.warning("%s has no photographs (%s): nobody is enrolled from it", each, " ".join(IMAGE_ENDINGS))
+            yield from ((each.name, path) for path in photographs)
 
 
 def _read_labels(folder: Path, labels: Path) -> Iterator[tuple[str, Path]]:

@@ -242,12 +242,24 @@ def test_photographs_that_cannot_be_enrolled_are_refused_with_the_reason(
     store: ArtifactStore, recognizer: Recognizer, photos: Path
 ) -> None:
     (photos / "ANNA" / "text.jpg").write_text("no image")
+    with (photos / "ANNA" / "vast.jpg").open("wb") as file:
+        file.truncate(2**40)
     done = enroll(recognizer, store, "staff", read_album(photos))
-    assert [(each.path.name, each.reason[:10]) for each in done.refused] == [("text.jpg", "not a JPEG")]
+    refused = [(each.path.name, each.reason[:10]) for each in done.refused]
+    assert refused == [("text.jpg", "not a JPEG"), ("vast.jpg", "too large:")]
     (photos / "only").mkdir()
     with pytest.raises(GalleryError, match=r"nobody was enrolled in none: .*text\.jpg"):
         enroll(recognizer, store, "none", [("ANNA", photos / "ANNA" / "text.jpg")])
     assert list_galleries(store) == ["staff"]
+
+
+def test_a_folder_of_a_person_without_photographs_is_named(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (photos / "CARL").mkdir()
+    (photos / "CARL" / "1.heic").touch()
+    with caplog.at_level("WARNING"):
+        album = read_album(photos)
+    assert {label for label, _ in album} == set(PEOPLE)
+    assert f"{photos}/CARL has no photographs (.jpg" in caplog.text
 
 
 def test_labels_come_from_folders_or_from_a_file(photos: Path, tmp_path: Path) -> None:
