@@ -273,6 +273,23 @@ def test_labels_come_from_folders_or_from_a_file(photos: Path, tmp_path: Path) -
         read_album(photos / "ANNA")
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"ANNA/0.jpg," + bytes([97]) * 200_000, r"labels.csv, after line \d: not CSV in UTF-8"),
+        (b"\xff\xfea,b\n", "labels.csv, after line 0: not CSV in UTF-8"),
+        (b"a" * 5000 + b",Anna\n", "labels.csv, line 1: there is no image"),
+        (b"a\0b,Anna\n", "labels.csv"),
+    ],
+)
+def test_a_damaged_file_of_labels_is_named_with_the_line(
+    content: bytes, words: str, photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "labels.csv").write_bytes(content)
+    with pytest.raises(GifError, match=words):
+        read_album(photos, tmp_path / "labels.csv")
+
+
 def test_a_gallery_keeps_to_its_model_and_pruning_keeps_that(staff: ArtifactStore, photos: Path) -> None:
     version = latest_version(staff, "staff")
     assert version
