@@ -69,7 +69,7 @@ class _Notes(logging.Handler):
 
 
 _notes = _Notes(logging.WARNING)
-NOTED = ("gif_core.artifacts", "gif_core.readers", "gif_core.planning")
+NOTED = ("gif_core.artifacts", "gif_core.galleries", "gif_core.readers", "gif_core.planning")
 """Packages whose warnings the terminal shows."""
 
 

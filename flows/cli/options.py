@@ -38,7 +38,8 @@ Store = Annotated[
 ]
 
 Run = Annotated[
-    str | None, typer.Option(metavar="RUN", help="A run id or its first characters; the newest run if omitted.")
+    str | None,
+    typer.Option(metavar="RUN", help="A run id or its first characters; if omitted the newest run with codes."),
 ]
 
 Model = Annotated[

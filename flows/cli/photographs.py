@@ -108,7 +108,7 @@ def read_given(
         raise refused[0]
     for mistake in refused:
         _note(f"{mistake}; it is left out")
-    _note_doubts(given)
+    _note_doubts(given, aligned=landmarks is not None)
     return given
 
 
@@ -118,9 +118,14 @@ def fail_if_skipped(images: Sequence[Path], given: Sequence[GivenFace]) -> None:
         raise typer.Exit(1)
 
 
-def _note_doubts(given: Sequence[GivenFace]) -> None:
+def _note_doubts(given: Sequence[GivenFace], *, aligned: bool) -> None:
+    """Print what is doubtful about faces; with `aligned` they are known to be aligned."""
+    from gif_core.detection import doubt_alignment
+
     for each in given:
         doubts = [remark for remark in each.face.remarks if each.number is None or not remark.startswith("one of")]
+        if each.face.detection is None and not aligned and (doubt := doubt_alignment(each.face.pixels_HWC)):
+            doubts.append(doubt)
         if doubts:
             hint = "; the largest is used, --all answers for each" if each.number is None and each.face.others else ""
             _note(f"{each.name}: {', '.join(doubts)}{hint}")

@@ -39,7 +39,7 @@ def ls(store: Store) -> None:
 def show(
     store: Store,
     run: Annotated[
-        str | None, typer.Argument(help="A run id or its first characters; the newest run if omitted.")
+        str | None, typer.Argument(help="A run id or its first characters; if omitted the newest run with codes.")
     ] = None,
     config: Annotated[bool, typer.Option("--config", help="Print its settings as YAML instead.")] = False,
 ) -> None:

@@ -62,7 +62,10 @@ def find_run(store: ArtifactStore, text: str | None = None) -> RunRecord:
     if text and len(runs) > 1:
         raise ArtifactMissingError(f"{text!r} names {len(runs)} runs: {', '.join(run.run_id for run in runs)}")
     with_codes = [run for run in runs if STAGES.index(list(run.stages)[-1]) >= STAGES.index("tokenization")]
-    return (with_codes or runs)[0]
+    found = (with_codes or runs)[0]
+    if found is not runs[0]:
+        logger.warning("run %s is taken, the newest with codes: the newer %s has none", found.run_id, runs[0].run_id)
+    return found
 
 
 def _read(store: ArtifactStore, path: str, strict: bool) -> RunRecord | None:

@@ -54,6 +54,8 @@ def _unfit(weights: Weights) -> Iterator[str]:
             yield f"{name} is {str(tensor.layout).removeprefix('torch.')} or quantized, not dense"
         elif tensor.is_meta:
             yield f"{name} has no values (a tensor on the device meta)"
+        elif (held := tensor.untyped_storage().nbytes()) < tensor.nbytes:
+            yield f"{name} is {tensor.nbytes:,} bytes of which the file holds {held:,}"
         elif not (tensor.is_floating_point() or tensor.dtype in COUNTERS):
             yield f"{name} is {str(tensor.dtype).removeprefix('torch.')}, not floating point"
         elif tensor.is_floating_point() and not name.endswith(MASK) and not bool(torch.isfinite(tensor).all()):
@@ -95,9 +97,16 @@ def _misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Itera
 
 
 def _load_state(path: Path) -> Any:
-    """Load a PyTorch state dict; the checksums in its zip file are checked here, since torch ignores them."""
+    """Load a PyTorch state dict; the checksums in its zip file are checked here, since torch ignores them.
+
+    PyTorch does not compress: an archive that holds more than its size was made to fill the memory.
+    """
     if zipfile.is_zipfile(path):
+        size = path.stat().st_size
         with zipfile.ZipFile(path) as archive:
+            inflated = sum(each.file_size for each in archive.infolist())
+            if inflated > size:
+                raise ValueError(f"it inflates from {size:,} to {inflated:,} bytes")
             damaged = archive.testzip()
         if damaged is not None:
             raise ValueError(f"{damaged} in it is damaged")

@@ -21,6 +21,7 @@ __all__ = [
     "FaceMode",
     "NoFaceError",
     "SeveralFacesError",
+    "doubt_alignment",
     "draw_faces",
     "encode_picture",
     "find_detector",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         FaceMode,
         NoFaceError,
         SeveralFacesError,
+        doubt_alignment,
         find_faces,
         only_face,
     )

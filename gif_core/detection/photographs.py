@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gif_core.detection.detector import Detection, open_detector
+from gif_core.detection.model_file import DetectorFileError, DetectorMissingError
 from gif_core.images import IMAGE_SIZE, align
 from schemas.errors import GifError
 
@@ -26,7 +27,9 @@ LEAST_SHARPNESS: Final = 20.0
 """Variance of the Laplacian of an aligned face: photographs of 250×250 pixels have 50 to 640, and 5 to 22 after a
 Gaussian blur of 3 pixels."""
 
-
+LEAST_FACE_HEIGHT: Final = 66.0
+"""Pixels of the face's box in an aligned face of 112×112: 84 to 125 in aligned photographs, 49 to 74 in photographs
+of 250×250 pixels that were scaled down as a whole."""
 BYSTANDER: Final = 0.5
 """A face whose box is lower than this share of the largest one's does not count as a second person."""
 
@@ -102,6 +105,23 @@ def find_faces(image_HWC: NDArray[np.uint8], mode: FaceMode = "auto") -> list[Al
     if not found:
         raise NoFaceError(f"no face was found in this image of {width}×{height} pixels")
     return [AlignedFace(align(image_HWC, each.points_52), each, len(found) - 1) for each in found]
+
+
+def doubt_alignment(pixels_HWC: NDArray[np.uint8]) -> str:
+    """What speaks against an image of 112×112 pixels being an aligned face; empty if nothing does.
+
+    The detector judges: nothing is said without it, or if its file is damaged.
+    """
+    try:
+        found = open_detector().find(pixels_HWC)
+    except (DetectorMissingError, DetectorFileError):
+        return ""
+    if not found:
+        return "does not look like an aligned face: no face is found in it"
+    height = found[0].box[3]
+    if height < LEAST_FACE_HEIGHT:
+        return f"does not look like an aligned face: its face is {height:.0f} pixels high, usual is 84 to 125"
+    return ""
 
 
 def _resize(image_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:

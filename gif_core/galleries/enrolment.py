@@ -18,6 +18,7 @@ from gif_core.galleries.calibration import FPIR, MOST_UNKNOWN, UnknownFaces, cal
 from gif_core.galleries.index import ExactIndex
 from gif_core.galleries.segments import read_templates, save_segment, segment_path
 from gif_core.galleries.templates import Templates, merge, normalize
+from gif_core.images import BadImageError, read_image_file
 from gif_core.recognition import NotAnImageError, Recognizer, read_faces
 from gif_core.runtime import counted
 from schemas.galleries import GalleryThreshold, GalleryVersion
@@ -77,9 +78,9 @@ def embed_album(recognizer: Recognizer, album: Album, faces: FaceMode = "auto") 
 def _read(album: Sequence[tuple[str, Path]], mode: FaceMode, found: Faces) -> Iterator[AlignedFace]:
     for label, path in album:
         try:
-            content = path.read_bytes()
+            content = read_image_file(path)
             face = only_face(read_faces(content, mode))
-        except (NotAnImageError, SeveralFacesError, OSError) as error:
+        except (BadImageError, NotAnImageError, SeveralFacesError, OSError) as error:
             found.refused.append(Refused(path, str(error).removeprefix("image 0: ")))
             continue
         found.labels.append(label)

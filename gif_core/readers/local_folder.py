@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gif_core.images import IMAGE_ENDINGS
 from gif_core.readers.base import Fault
-from gif_core.runtime import printable
+from gif_core.runtime import counted, printable
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class LocalFolder:
         """Log the links that lead out of the folder: whoever made the folder chose files elsewhere to be read."""
         if self.outward:
             logger.warning(
-                "ingestion.sources: %d links in %s lead out of it and are followed, for example %s",
-                len(self.outward),
+                "ingestion.sources: %s out of %s, which reading follows, for example %s",
+                counted(len(self.outward), "link leads", "links lead"),
                 self.root,
                 self.outward[0],
             )

@@ -188,6 +188,8 @@ def test_doubts_about_faces_are_noted(work: Path, group: str, capsys: pytest.Cap
     assert "group.jpg: one of 2 faces; the largest is used, --all answers for each" in capsys.readouterr().err
     assert [face.number for face in read_given([work / group], FaceModes.auto, every=True)] == [1, 2]
     assert capsys.readouterr().err == ""
+    read_given([work / group], FaceModes.aligned)
+    assert "group.jpg: does not look like an aligned face: its face is" in capsys.readouterr().err
 
 
 def test_photographs_that_cannot_be_answered_are_told(gif: Gif, work: Path, group: str) -> None:

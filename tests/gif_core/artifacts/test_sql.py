@@ -208,10 +208,13 @@ def test_a_query_that_fails_while_it_runs_gets_duckdbs_own_words(store: Artifact
         store.sql("SELECT CAST(label AS INT) FROM codes")
 
 
-def test_a_run_that_failed_early_does_not_hide_the_codes_of_the_one_before(store: ArtifactStore) -> None:
+def test_a_run_that_failed_early_does_not_hide_the_codes_of_the_one_before_and_which_is_taken_is_said(
+    store: ArtifactStore, caplog: pytest.LogCaptureFixture
+) -> None:
     record = begin_run(store, load_config("demo"))
     save_run(store, record, stages={"ingestion": StageRecord(key="0" * 64, action="reused", seconds=1)})
     assert store.sql("SELECT count(*) AS n FROM codes").to_pylist() == [{"n": 3}]
+    assert f"is taken, the newest with codes: the newer {record.run_id} has none" in caplog.text
 
 
 def test_asking_before_any_run_says_so(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 import copy
 import math
 import os
+import resource
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -9,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from gif_core.backbones import Backbone, WeightsError, build_backbone, open_foreign_backbone
+from gif_core.backbones import Backbone, WeightsError, build_backbone, open_foreign_backbone, read_weights
 from gif_core.backbones.factory import BACKBONES
 from gif_core.backbones.iresnet import IResNet, IResNetBlock
 from gif_core.backbones.mobilefacenet import mobilefacenet
@@ -378,6 +380,7 @@ def test_weights_of_others_load_strictly(tmp_path: Path, prefix: str) -> None:
         (torch.ones(32, dtype=torch.int64), r"is torch.int64 where the model has torch.float32"),
         (torch.ones(32).to_sparse(), "is sparse_coo"),
         (torch.ones(32, device="meta"), "has no values"),
+        (torch.ones(1).expand(32), "is 128 bytes of which the file holds 4"),
     ],
 )
 def test_weights_with_tensors_that_are_no_weights_are_refused_by_name(
@@ -386,6 +389,19 @@ def test_weights_with_tensors_that_are_no_weights_are_refused_by_name(
     torch.save(build_backbone("iresnet_tiny", 32).state_dict() | {"features.bias": tensor}, tmp_path / "backbone.pth")
     with pytest.raises(WeightsError, match=f"backbone.pth .*features.bias {words}|features.bias .*{words}"):
         open_foreign_backbone("iresnet_tiny", tmp_path / "backbone.pth")
+
+
+def test_a_file_of_weights_of_a_few_kilobytes_does_not_become_gigabytes(tmp_path: Path) -> None:
+    bomb, before = tmp_path / "backbone.pth", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    torch.save({"features.bias": torch.ones(1).expand(40_000, 100_000)}, bomb)
+    with pytest.raises(WeightsError, match=r"features\.bias is 16,000,000,000 bytes of which the file holds 4"):
+        read_weights(bomb)
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("archive/data/0", "w") as file:
+        for _ in range(1000):
+            file.write(bytes(2**20))
+    with pytest.raises(WeightsError, match=r"cannot be read as weights: it inflates from .* to 1,048,576,000 bytes"):
+        read_weights(bomb)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18
 
 
 def test_weights_with_numbers_for_names_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gif_core.detection import (
     DetectorMissingError,
     NoFaceError,
+    doubt_alignment,
     draw_faces,
     encode_picture,
     find_detector,
@@ -46,6 +47,20 @@ def test_one_face_is_found_in_every_photograph_and_its_landmarks_land_on_the_tem
         assert again.detection
         errors.append(np.abs(again.detection.points_52 - TEMPLATE).mean())
     assert np.median(errors) < 4
+
+
+@pytest.mark.usefixtures("detector")
+def test_a_photograph_that_was_scaled_to_the_size_of_an_aligned_face_is_remarked(photographs: Path) -> None:
+    images = everybody(photographs)
+    assert {doubt_alignment(find_faces(image)[0].pixels_HWC) for image in images} == {""}
+    doubts = [doubt_alignment(find_faces(image, "aligned")[0].pixels_HWC) for image in images]
+    assert sum("does not look like an aligned face: its face is" in doubt for doubt in doubts) >= 0.9 * len(images)
+    assert "no face is found in it" in doubt_alignment(np.zeros((112, 112, 3), np.uint8))
+
+
+@pytest.mark.usefixtures("no_detector")
+def test_without_a_detector_nothing_is_said_against_an_aligned_face() -> None:
+    assert doubt_alignment(np.zeros((112, 112, 3), np.uint8)) == ""
 
 
 @pytest.mark.usefixtures("detector")

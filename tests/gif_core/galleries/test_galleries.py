@@ -242,12 +242,24 @@ def test_photographs_that_cannot_be_enrolled_are_refused_with_the_reason(
     store: ArtifactStore, recognizer: Recognizer, photos: Path
 ) -> None:
     (photos / "ANNA" / "text.jpg").write_text("no image")
+    with (photos / "ANNA" / "vast.jpg").open("wb") as file:
+        file.truncate(2**40)
     done = enroll(recognizer, store, "staff", read_album(photos))
-    assert [(each.path.name, each.reason[:10]) for each in done.refused] == [("text.jpg", "not a JPEG")]
+    refused = [(each.path.name, each.reason[:10]) for each in done.refused]
+    assert refused == [("text.jpg", "not a JPEG"), ("vast.jpg", "too large:")]
     (photos / "only").mkdir()
     with pytest.raises(GalleryError, match=r"nobody was enrolled in none: .*text\.jpg"):
         enroll(recognizer, store, "none", [("ANNA", photos / "ANNA" / "text.jpg")])
     assert list_galleries(store) == ["staff"]
+
+
+def test_a_folder_of_a_person_without_photographs_is_named(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (photos / "CARL").mkdir()
+    (photos / "CARL" / "1.heic").touch()
+    with caplog.at_level("WARNING"):
+        album = read_album(photos)
+    assert {label for label, _ in album} == set(PEOPLE)
+    assert f"{photos}/CARL has no photographs (.jpg" in caplog.text
 
 
 def test_labels_come_from_folders_or_from_a_file(photos: Path, tmp_path: Path) -> None:
@@ -259,6 +271,23 @@ def test_labels_come_from_folders_or_from_a_file(photos: Path, tmp_path: Path) -
     assert [label for label, _ in read_album(photos, tmp_path / "labels.csv")] == ["Anna", "Ben, the second"]
     with pytest.raises(GifError, match="sub-folder of images per identity"):
         read_album(photos / "ANNA")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"ANNA/0.jpg," + bytes([97]) * 200_000, r"labels.csv, after line \d: not CSV in UTF-8"),
+        (b"\xff\xfea,b\n", "labels.csv, after line 0: not CSV in UTF-8"),
+        (b"a" * 5000 + b",Anna\n", "labels.csv, line 1: there is no image"),
+        (b"a\0b,Anna\n", "labels.csv"),
+    ],
+)
+def test_a_damaged_file_of_labels_is_named_with_the_line(
+    content: bytes, words: str, photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "labels.csv").write_bytes(content)
+    with pytest.raises(GifError, match=words):
+        read_album(photos, tmp_path / "labels.csv")
 
 
 def test_a_gallery_keeps_to_its_model_and_pruning_keeps_that(staff: ArtifactStore, photos: Path) -> None:

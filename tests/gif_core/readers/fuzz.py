@@ -7,16 +7,20 @@ number of reads, in little memory: the address space is limited, and a file that
 import faulthandler
 import io
 import json
+import os
 import pickle
 import resource
 import signal
 import struct
 import sys
 import tarfile
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
@@ -335,6 +339,8 @@ SEEDS = {
     "arrow": arrow_seeds,
     "yaml": lambda: yaml_seeds(),
     "bin": lambda: bin_seeds(),
+    "pth": lambda: weight_seeds("pth"),
+    "safetensors": lambda: weight_seeds("safetensors"),
 }
 IMAGES = ("jpeg", "png", "webp", "bmp")
 CHECKER = BlockChecker(LIMITS)
@@ -455,10 +461,43 @@ def read_pairs(content: bytes) -> str:
     return "accepted"
 
 
+def weight_seeds(ending: str) -> list[Seed]:
+    """State dicts, in a zip archive and as older versions of PyTorch wrote them, or safetensors."""
+    import safetensors.torch
+    import torch
+
+    shared = torch.arange(24.0)
+    state = {"a.weight": shared.reshape(4, 6), "a.num_batches_tracked": torch.tensor(7), "b.half": torch.ones(3).half()}
+    if ending == "safetensors":
+        content = safetensors.torch.save(state)
+        return [Seed(content, [Place(0, 8)])]
+    files = [io.BytesIO() for _ in range(2)]
+    torch.save({"state_dict": {**state, "c.view": shared[:6]}}, files[0])
+    torch.save(state, files[1], _use_new_zipfile_serialization=False)
+    return [Seed(file.getvalue(), [Place(at, 4) for at in range(0, file.tell(), 13)]) for file in files]
+
+
+def read_tensors(content: bytes, ending: str) -> str:
+    from gif_core.backbones import WeightsError, read_weights
+
+    path = Path(tempfile.gettempdir(), f"gif-fuzz-{os.getpid()}.{ending}")
+    path.write_bytes(content)
+    try:
+        weights = read_weights(path)
+    except WeightsError as error:
+        return "refused" if str(path) in str(error) else "unexplained"
+    finally:
+        path.unlink()
+    assert sum(tensor.nbytes for tensor in weights.values()) <= 10 * len(content)
+    return "accepted"
+
+
 READERS: dict[str, Callable[[bytes], str]] = {
     **dict.fromkeys(IMAGES, read_image),
     "yaml": read_yaml,
     "bin": read_pairs,
+    "pth": partial(read_tensors, ending="pth"),
+    "safetensors": partial(read_tensors, ending="safetensors"),
 }
 
 

@@ -326,5 +326,5 @@ def test_links_out_of_the_source_are_announced(
     (tmp_path / "data/b/3.jpg").symlink_to(tmp_path / "real/a/1.jpg")
     with caplog.at_level("WARNING"):
         read_source(FolderSource(path=str(tmp_path / "data")))
-    assert f"1 links in {tmp_path}/data lead out of it and are followed" in caplog.text
+    assert f"1 link leads out of {tmp_path}/data, which reading follows" in caplog.text
     assert f"b/3.jpg -> {tmp_path}/real/a/1.jpg" in caplog.text

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-FORMATS = ("recordio", "arrow", "parquet", "tar", "jpeg", "webp", "png", "bmp", "yaml", "bin")
+FORMATS = ("recordio", "arrow", "parquet", "tar", "jpeg", "webp", "png", "bmp", "yaml", "bin", "pth", "safetensors")
 PROJECT = Path(__file__).parents[3]
 SEED = 20_250
 PLAIN = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
