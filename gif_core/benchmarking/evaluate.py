@@ -115,7 +115,7 @@ def _seconds_of_search(setting: Setting, dim: int) -> tuple[dict[str, float], Co
         dim,
         scale=given.scale_of_head,
         hidden_layers=given.hidden_layers,
-        map_width=given.map_width if given.code_vectors == "mapped" else 0,
+        map_width=given.map_width if given.maps_code_vectors(setting.identities) else 0,
     )
     vectors_ND = draw_vectors(setting.folder, setting.identities, dim)
     gallery = Gallery(heads, codes_NL, shape, vectors_ND, beam=_beam(setting), device=setting.device)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gif_core.benchmarking.clock import seconds_per_call, synchronise
+from gif_core.benchmarking.clock import seconds_of, seconds_per_call, synchronise
 from gif_core.benchmarking.memory import watched_memory
 from gif_core.benchmarking.peaks import find_peak
 from gif_core.benchmarking.setting import Setting, code_dimension
 from gif_core.runtime import CHUNK, ShardedRows, unit_rows
-from gif_core.separation import batch_gradient
+from gif_core.separation import SCORED_ROWS, batch_gradient, measure_distances
 from gif_core.separation.descent import separate
 from schemas.benchmarks import BenchmarkResult
 from schemas.separation import SeparationConfig
@@ -26,6 +26,8 @@ COMMON: Final = 1.0
 """Added to all numbers: vectors of encoders have a direction in common, which the closed form takes away."""
 EPOCHS: Final = 6
 """Epochs that are measured; where the closed form applies, the first of them is the closed form."""
+LEAST: Final = 1e-6
+"""Seconds that divide."""
 
 
 def bench_separate(setting: Setting) -> BenchmarkResult:
@@ -39,6 +41,8 @@ def bench_separate(setting: Setting) -> BenchmarkResult:
     with watched_memory(setting.device) as memory:
         start, closed, epoch = _measure_epochs(rows, config, setting.device)
     gradient, products = _measure_step(rows, batch, config.temperature, setting)
+    scored = min(count, SCORED_ROWS)
+    distances = seconds_of(lambda: measure_distances(rows.local[:scored]), setting.device)
     batches = count / batch
     work = 4.0 * count * count * dim
     peak, source = find_peak(setting.device, "fp32")
@@ -59,7 +63,13 @@ def bench_separate(setting: Setting) -> BenchmarkResult:
             "potential": max(gradient - products, 0.0) * batches,
             "pull, measures": max(epoch - gradient * batches, 0.0),
         },
-        figures={"start_seconds": start, "closed_form_seconds": closed, "epoch_seconds": epoch, "vectors": count},
+        figures={
+            "start_seconds": start,
+            "closed_form_seconds": closed,
+            "epoch_seconds": epoch,
+            "vectors": count,
+            "distances_per_second": scored * scored / max(distances, LEAST),
+        },
     )
 
 

@@ -10,6 +10,7 @@ from gif_core.estimation.evaluation import cost_of_evaluation
 from gif_core.estimation.machine import DISK, Machine
 from gif_core.estimation.networks import size_of_backbone, size_of_encoder
 from gif_core.reporting.head_cost import size_of_head
+from gif_core.separation import SCORED_ROWS
 from gif_core.tokenization import code_shape
 from schemas.evaluation import PairFileSet
 from schemas.separation import SeparationConfig
@@ -61,7 +62,7 @@ def cost_of_separation(case: Case) -> StageCost:
     rate, work = machine.products(), 2.0 * count * count * case.dim
     pulled = given.pull > 0 and given.recipe == "per_vector"
     products = (2 * epochs + pulled) * work / (rate.per_second * machine.devices_of_one)
-    rest = _rest_of_separation(machine, given, count, epochs)
+    rest = _rest_of_separation(machine, given, count, epochs) + 2 * _seconds_of_distances(case)
     times = {"all pairs": products + rest, "disk": 3 * case.vectors / DISK}
     shard = case.vectors / machine.devices_of_one
     return make_cost(
@@ -150,8 +151,9 @@ def held_vectors(case: Case) -> float:
 
 
 def cost_of_reporting(case: Case) -> StageCost:
-    """A page of tables and plots, whatever the size of the run: all of it is what a stage takes to start."""
-    return make_cost("reporting", {"plots": 0.0}, case.machine.starting("reporting"), 1e7, 5e6, PROCESS)
+    """A page of tables and plots, which all runs have, and the distances of what training made of code vectors."""
+    times = {"plots": _measured_vectors(case) * _seconds_of_distances(case)}
+    return make_cost("reporting", times, case.machine.starting("reporting"), 1e7, 5e6, PROCESS)
 
 
 def cost_of(stage: StageName, case: Case) -> StageCost:
@@ -171,6 +173,19 @@ COSTS: Final[Mapping[StageName, Callable[[Case], StageCost]]] = {
 }
 
 
+def _measured_vectors(case: Case) -> int:
+    """How many matrices of training have their distances reported: rows of a head, or what became of code vectors."""
+    given = case.config.training
+    if given.head != "gif":
+        return 1
+    return (given.code_vectors == "living") + given.maps_code_vectors(case.scale.trained_identities)
+
+
+def _seconds_of_distances(case: Case) -> float:
+    """Seconds of the distances of all pairs of vectors, or of those of a sample."""
+    return min(case.scale.trained_identities, SCORED_ROWS) ** 2 / case.machine.distances()
+
+
 def _validated_images(case: Case) -> int:
     """Images that are validated after every epoch."""
     most = 4 * case.config.training.val_pairs
@@ -179,7 +194,7 @@ def _validated_images(case: Case) -> int:
 
 
 def _rest_of_separation(machine: Machine, given: SeparationConfig, count: int, epochs: int) -> float:
-    """Seconds of the closed form, which looks at a sample; and of pull and measuring, which grow with the identities."""
+    """Seconds of the closed form, and of pull and measuring, which grow with the identities."""
     found = machine.find("separate", machine.device)
     if found is None:
         return 0.0

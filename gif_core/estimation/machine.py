@@ -45,6 +45,8 @@ START: Final[Mapping[StageName, float]] = {
     "reporting": 1.0,
 }
 """Seconds that a stage takes beside the work that grows with its data, where nothing was measured."""
+DISTANCES: Final = {"cpu": 1e8, "cuda": 1e10}
+"""Pairs of vectors per second whose distances are counted, where nothing was measured."""
 PIXELS: Final = 2000.0
 """Pairs of images whose pixels one thread compares per second."""
 CORES_PER_GPU: Final = 12
@@ -190,6 +192,12 @@ class Machine:
                 PRODUCT_SHARE * peak, f"reference: {PRODUCT_SHARE:.0%} of {self.gpu}'s {peak / 1e12:.0f} TFLOP/s"
             )
         return Rate(self.cores * CORE_FLOPS, "reference: 40 GFLOP/s per core")
+
+    def distances(self) -> float:
+        """Pairs of vectors per second whose distances are counted."""
+        found = self.find("separate", self.device)
+        usual = DISTANCES[self.device]
+        return usual if found is None else found.figures.get("distances_per_second", usual)
 
     def decoding(self) -> Rate:
         """Images per second that the cores of all machines decode."""

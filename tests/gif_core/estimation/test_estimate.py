@@ -231,7 +231,22 @@ def test_a_stage_takes_at_least_as_long_as_it_takes_to_start() -> None:
     assert [after.seconds - before.seconds for before, after in zip(found, slower, strict=True)] == pytest.approx(
         [8] * 7
     )
-    assert (found[-1].stage, found[-1].seconds, found[-1].source) == ("reporting", 64.0, "measured: a run")
+    assert (found[-1].stage, found[-1].source) == ("reporting", "measured: a run")
+    assert found[-1].seconds == pytest.approx(64 + 2 * 500**2 / 1e8, abs=1e-6)
+
+
+def test_a_report_measures_what_training_made_of_at_most_32768_vectors() -> None:
+    living, frozen, rows = (
+        [costs(identities, Machine(0, "", 2), *more)["reporting"].seconds - 1 for identities in (10_000, 10**6, 10**7)]
+        for more in (
+            [],
+            ["training.code_vectors=frozen"],
+            ["training.head=cosface"],
+        )
+    )
+    assert frozen == [0, 0, 0]
+    assert rows == pytest.approx([10_000**2 / 1e8, 32_768**2 / 1e8, 32_768**2 / 1e8])
+    assert living == pytest.approx([2 * each for each in rows])
 
 
 def test_evaluation_adds_up_features_pixels_and_search() -> None:
