@@ -18,12 +18,14 @@ from schemas.errors import GifError
 from schemas.evaluation import HeldOutSet, IdentificationConfig
 from schemas.execution import ExecutionConfig
 from schemas.ingestion import IngestionConfig, SyntheticSource
-from schemas.run import RunConfig
+from schemas.run import TUNING, RunConfig
 from schemas.stages import STAGES, StageName
 
 FACES: Final = SyntheticSource(identities=16, smallest=2, largest=2)
 HELD_OUT: Final = 0.25
 BATCH: Final = 8
+NOT_NEEDED: Final = ("batch_size_per_process", "start_from", *TUNING)
+"""Settings of training that need several processes or earlier artifacts."""
 FEW: Final = 4
 """Pairs and probe images."""
 
@@ -57,7 +59,7 @@ def smallest_run(setting: Setting) -> RunConfig:
         "embedding": without_weights(given.embedding),
         "separation": {"epochs": 1, "target_gap": None, "batch_size": BATCH, "extends": None},
         "tokenization": {"extends": None},
-        "training": {"epochs": 1, "warmup_steps": 0, "batch_size": BATCH, "start_from": None, "teacher": None},
+        "training": {"epochs": 1, "warmup_steps": 0, "batch_size": BATCH, **dict.fromkeys(NOT_NEEDED)},
         "evaluation": {"sets": (HeldOutSet(),), "pairs": FEW, "folds": 2, "identification": few},
     }
     parts = {
