@@ -27,7 +27,7 @@ from schemas.run import RunConfig
 from schemas.stages import STAGES
 
 GIF = str(Path(sys.executable).with_name("gif"))
-MEASURED = ("ingest", "embed", "separate", "tokenize", "train")
+MEASURED = ("ingest", "embed", "separate", "tokenize", "train", "evaluate", "start")
 CLOSE = 1.25
 """Largest ratio of prediction and run, either way, that counts as close."""
 
@@ -55,7 +55,7 @@ def keep_figures(config: RunConfig, seconds: float) -> None:
     """Measure this machine."""
     for name in MEASURED:
         print(f"measuring {name}", flush=True)
-        keep_result(run_benchmark(name, config, device="cpu", seconds=seconds))
+        keep_result(run_benchmark(name, config, device="cpu", seconds=seconds, command=(GIF,)))
 
 
 def predict(config: RunConfig) -> dict[str, float]:

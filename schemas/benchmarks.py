@@ -7,7 +7,7 @@ from pydantic import Field
 
 from schemas.base import Stored
 
-BenchmarkName = Literal["train", "head", "embed", "separate", "decode", "ingest", "tokenize"]
+BenchmarkName = Literal["train", "head", "embed", "separate", "decode", "ingest", "tokenize", "evaluate", "start"]
 BENCHMARKS: Final[tuple[BenchmarkName, ...]] = get_args(BenchmarkName)
 
 

@@ -1,5 +1,6 @@
 """`gif bench`: how fast this machine is, and where a step's time goes."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from flows.cli.output import Console
 from schemas.benchmarks import BENCHMARKS
 
 WHAT = f"One of {', '.join(BENCHMARKS)}, or 'all'."
+COMMAND = (sys.executable, "-P", "-m", "flows.cli")
 
 
 def bench(
@@ -28,8 +30,8 @@ def bench(
 ) -> None:
     """Measure images per second, utilisation, memory and where the time goes, with the settings of a run.
 
-    The inputs are drawn. 'train', 'head' and 'embed' use the network, the head and the encoder of the settings, by
-    default those of the demo. The last line is JSON.
+    The inputs are drawn. The network, the head and the encoder are those of the settings, by default those of the
+    demo. 'start' makes a run of a few images. The last line is JSON.
 
     Examples:
       gif bench train
@@ -48,7 +50,9 @@ def bench(
     count, console = parse_count(identities, "--identities"), Console(width=80)
     for name in names:
         with Console(stderr=True).status(f"Measuring {name} …"):
-            result = run_benchmark(name, settings, device=device, seconds=seconds, identities=count, batch=batch)
+            result = run_benchmark(
+                name, settings, device=device, seconds=seconds, identities=count, batch=batch, command=COMMAND
+            )
         for line in describe_result(result):
             console.print(line, markup=False, highlight=False)
         if keep:

@@ -9,6 +9,8 @@ separate    An epoch of separation against its two matrix products
 decode      The loader, and decoding on one core against bare `cv2.imdecode`; how many cores a GPU needs
 ingest      Files to shards, and drawing synthetic faces
 tokenize    Code vectors to a code table with its quality
+evaluate    Features, raw pixels, drawn probes and the search among the enrolled, as evaluation computes them
+start       What every stage of a run takes beside the work that grows with its data
 setting     What all of them share: the run's settings, the device, how long to measure
 inputs      Drawn faces and random codes of any number of identities
 timed_step  The trainer's step with its time by phases

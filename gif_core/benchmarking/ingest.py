@@ -16,7 +16,7 @@ from schemas.ingestion import FolderSource, IngestionConfig, Source, SyntheticSo
 
 FILES: Final = 2000
 IN_A_FOLDER: Final = 10
-DRAWN: Final = 12
+DRAWN: Final = 40
 """Identities of the synthetic source, of ten images each."""
 
 

@@ -26,14 +26,18 @@ def run_benchmark(
     seconds: float = 6.0,
     identities: int = 10_000,
     batch: int | None = None,
+    command: tuple[str, ...] = (),
 ) -> BenchmarkResult:
-    """Measure one part of the pipeline with the settings of a run, on synthetic inputs in a temporary folder."""
+    """Measure one part of the pipeline with the settings of a run, on synthetic inputs in a temporary folder.
+
+    `command` is the command `gif`, for the benchmark `start`, which runs the pipeline.
+    """
     known = next((each for each in BENCHMARKS if each == name), None)
     if known is None:
         raise GifError(f"there is no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
     chosen = _measurable(pick_device("cpu" if known in ON_CORES else device))
     with tempfile.TemporaryDirectory(prefix="gif-bench-") as folder:
-        return find_benchmark(known)(Setting(config, chosen, Path(folder), seconds, identities, batch))
+        return find_benchmark(known)(Setting(config, chosen, Path(folder), seconds, identities, batch, command))
 
 
 def find_benchmark(name: BenchmarkName) -> Callable[[Setting], BenchmarkResult]:

@@ -35,6 +35,8 @@ class Setting:
     identities: int
     batch: int | None = None
     """Images of a step; None: those of the configuration, on a CPU at most 32."""
+    command: tuple[str, ...] = ()
+    """The command `gif`, which `start` runs."""
 
     @property
     def batch_size(self) -> int:

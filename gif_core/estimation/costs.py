@@ -1,37 +1,25 @@
 """What each stage costs: bytes, memory, seconds, and what limits it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 from gif_core.benchmarking.tokenize import clustering_flops
-from gif_core.estimation.machine import DISK, Machine, Rate
+from gif_core.estimation.case import FLOAT, PROCESS, Case, StageCost, make_cost
+from gif_core.estimation.evaluation import cost_of_evaluation
+from gif_core.estimation.machine import DISK, Machine
 from gif_core.estimation.networks import size_of_backbone, size_of_encoder
-from gif_core.estimation.scale import Scale
 from gif_core.reporting.head_cost import size_of_head
+from gif_core.separation import SCORED_ROWS
 from gif_core.tokenization import code_shape
-from schemas.evaluation import (
-    EvaluationSet,
-    HeldOutSet,
-    IjbSet,
-    PairFileSet,
-    SyntheticIjbSet,
-    SyntheticPairsSet,
-    TinyFaceSet,
-)
-from schemas.run import RunConfig
+from schemas.evaluation import PairFileSet
 from schemas.separation import SeparationConfig
 from schemas.stages import StageName
 
 EXPECTED_EPOCHS: Final = 25
 """Epochs of separation with a target gap: 6, 22 and 65 were measured on three sets of vectors."""
-FLOAT: Final = 4
-PROCESS: Final = 0.6e9
-"""Bytes of a process with PyTorch."""
 DECODER: Final = 0.12e9
 """Bytes of a process that decodes."""
-CONTEXT: Final = 1.5e9
-"""Bytes that CUDA and cuDNN take of a GPU."""
 RECORD: Final = 200
 """Bytes of memory per image while ingestion lists it."""
 MOMENTS: Final = {"sgd": 1, "adamw": 2}
@@ -39,70 +27,6 @@ RECOMPUTED: Final = 0.3
 """Share of activations that gradient checkpointing keeps."""
 VECTOR_SHARE: Final = 0.25
 """Part of a GPU that code vectors may take by default."""
-START: Final[Mapping[StageName, float]] = {
-    "ingestion": 0.5,
-    "embedding": 5.0,
-    "separation": 0.5,
-    "tokenization": 1.0,
-    "training": 2.0,
-    "evaluation": 1.0,
-    "reporting": 0.0,
-}
-"""Seconds that a stage takes to import its libraries, to begin and to publish, found on two small runs."""
-REPORT: Final = 1.0
-"""Seconds of reporting."""
-SET_IMAGES: Final = {"IJB-B": 227_630, "IJB-C": 469_375, "TinyFace": 161_599, "CFP-FP": 14_000}
-BIN_IMAGES: Final = 12_000
-"""Images of LFW, AgeDB-30, CALFW and CPLFW: 6,000 pairs."""
-DRAWN_PER_IDENTITY: Final = {"synthetic_bin": 10, "synthetic_ijb": 12}
-
-
-@dataclass(frozen=True)
-class StageCost:
-    """An estimate of one stage."""
-
-    stage: StageName
-    reads: float
-    """Bytes."""
-    writes: float
-    """Bytes."""
-    host_memory: float
-    """Bytes of all its processes on one machine."""
-    device_memory: float
-    """Bytes of one GPU; 0 on a CPU."""
-    seconds: float
-    limit: str
-    """What takes that long."""
-    source: str
-    """Where the rate is from."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is estimated."""
-
-    config: RunConfig
-    scale: Scale
-    machine: Machine
-
-    @property
-    def dim(self) -> int:
-        """Dimensions of code vectors and features."""
-        return self.config.separation.dimension or size_of_encoder(self.config.embedding).dimension
-
-    @property
-    def faces(self) -> float:
-        """Bytes of the images that are trained on."""
-        return self.scale.trained_images * self.scale.image_bytes
-
-    @property
-    def vectors(self) -> float:
-        """Bytes of one vector of every identity."""
-        return float(self.scale.trained_identities * self.dim * FLOAT)
-
-    def on_device(self, size: float) -> float:
-        """Bytes on a GPU; none without one."""
-        return size + CONTEXT if self.machine.gpus else 0.0
 
 
 def cost_of_ingestion(case: Case) -> StageCost:
@@ -112,7 +36,7 @@ def cost_of_ingestion(case: Case) -> StageCost:
     times = {"drawing" if scale.drawn else "cores": scale.stored_images / rate.per_second}
     times |= {} if scale.drawn else {"disk": 2 * size / DISK}
     memory = PROCESS / 2 + RECORD * scale.images
-    return _cost("ingestion", times, rate, 0.0 if scale.drawn else size, size, memory)
+    return make_cost("ingestion", times, rate, 0.0 if scale.drawn else size, size, memory)
 
 
 def cost_of_embedding(case: Case) -> StageCost:
@@ -120,12 +44,12 @@ def cost_of_embedding(case: Case) -> StageCost:
     machine, encoder = case.machine, size_of_encoder(case.config.embedding)
     rate = machine.encoding(case.config.embedding.encoder, case.config.embedding.model, encoder.flops)
     images = case.scale.trained_images
-    times = {_name(machine): images / (rate.per_second * machine.devices), "disk": case.faces / machine.disks}
+    times = {machine.name: images / (rate.per_second * machine.devices), "disk": case.faces / machine.disks}
     if machine.gpus:
         times["decoding"] = images / machine.decoding().per_second
     sums = 2 * case.scale.trained_identities * encoder.dimension * FLOAT
     device = case.on_device(2e9)
-    return _cost("embedding", times, rate, case.faces, sums * 1.5, PROCESS * machine.devices_of_one + 0.5e9, device)
+    return make_cost("embedding", times, rate, case.faces, sums * 1.5, PROCESS * machine.devices_of_one + 0.5e9, device)
 
 
 def cost_of_separation(case: Case) -> StageCost:
@@ -138,10 +62,10 @@ def cost_of_separation(case: Case) -> StageCost:
     rate, work = machine.products(), 2.0 * count * count * case.dim
     pulled = given.pull > 0 and given.recipe == "per_vector"
     products = (2 * epochs + pulled) * work / (rate.per_second * machine.devices_of_one)
-    rest = _rest_of_separation(machine, count, epochs)
+    rest = _rest_of_separation(machine, given, count, epochs) + 2 * _seconds_of_distances(case)
     times = {"all pairs": products + rest, "disk": 3 * case.vectors / DISK}
     shard = case.vectors / machine.devices_of_one
-    return _cost(
+    return make_cost(
         "separation",
         times,
         rate,
@@ -168,7 +92,7 @@ def cost_of_tokenization(case: Case) -> StageCost:
     times = {"cores": work / rate.per_second + count / case.machine.coding()}
     length = code_shape(count, case.config.tokenization).length
     writes = 2.0 * count * (FLOAT * length + 40)
-    return _cost("tokenization", times, rate, case.vectors, writes, PROCESS + 1.5 * case.vectors)
+    return make_cost("tokenization", times, rate, case.vectors, writes, PROCESS + 1.5 * case.vectors)
 
 
 def cost_of_training(case: Case) -> StageCost:
@@ -179,7 +103,7 @@ def cost_of_training(case: Case) -> StageCost:
     images = given.epochs * case.scale.trained_images
     validation = given.epochs * _validated_images(case) * 2 / forward.per_second
     times = {
-        _name(machine): images / (rate.per_second * machine.devices) + validation,
+        machine.name: images / (rate.per_second * machine.devices) + validation,
         "decoding": images / machine.decoding().per_second if machine.gpus else 0.0,
         "disk": images * case.scale.image_bytes / machine.disks if machine.gpus else 0.0,
     }
@@ -187,7 +111,7 @@ def cost_of_training(case: Case) -> StageCost:
     living = 2 * case.vectors if given.head == "gif" and given.code_vectors == "living" else 0.0
     memory = PROCESS * machine.devices_of_one + DECODER * min(execution.workers, machine.cores) + case.vectors
     kept = weights + living
-    return _cost(
+    return make_cost(
         "training",
         times,
         rate,
@@ -226,34 +150,16 @@ def held_vectors(case: Case) -> float:
     return case.vectors * (1.0 if living or case.config.execution.code_vector_precision == "fp32" else 0.5)
 
 
-def cost_of_evaluation(case: Case) -> StageCost:
-    """Features of every set by every system, and of the images that are identified."""
-    given, machine, encoder = case.config.evaluation, case.machine, size_of_encoder(case.config.embedding)
-    forward = machine.forward(case.config.training.backbone, "fp32", case.dim)
-    encoding = machine.encoding(case.config.embedding.encoder, case.config.embedding.model, encoder.flops)
-    passes, images, seconds = 2 if given.flip else 1, 0, 0.0
-    for each in given.sets:
-        count = images_of(each, case)
-        images += count
-        looks = count * (2 if isinstance(each, IjbSet | SyntheticIjbSet | TinyFaceSet) else passes)
-        seconds += looks / forward.per_second if "model" in given.systems else 0.0
-        seconds += looks / encoding.per_second if "encoder" in given.systems else 0.0
-        seconds += count / machine.ingestion(drawn=True).per_second if "synthetic" in each.kind else 0.0
-    if given.identification and case.config.training.head == "gif":
-        enrolled = given.identification.images
-        probes = enrolled + min(enrolled, case.scale.held_out_images)
-        images += probes
-        seconds += probes * passes / forward.per_second
-        seconds += enrolled / machine.ingestion(drawn=True).per_second if case.scale.drawn else 0.0
-    reads = images * case.scale.image_bytes + case.vectors
-    return _cost(
-        "evaluation", {_name(machine): seconds}, forward, reads, 2e7, PROCESS + case.vectors, case.on_device(2e9)
-    )
-
-
 def cost_of_reporting(case: Case) -> StageCost:
-    """A page of tables and plots, whatever the size of the run."""
-    return _cost("reporting", {"plots": REPORT}, Rate(1.0, "reference: 1 s"), 1e7, 5e6, PROCESS)
+    """A page of tables and plots, which all runs have, and the distances of what training made of code vectors."""
+    times = {"plots": _measured_vectors(case) * _seconds_of_distances(case)}
+    return make_cost("reporting", times, case.machine.starting("reporting"), 1e7, 5e6, PROCESS)
+
+
+def cost_of(stage: StageName, case: Case) -> StageCost:
+    """What a stage costs with its start."""
+    cost = COSTS[stage](case)
+    return replace(cost, seconds=1 / case.machine.starting(stage).per_second + cost.seconds)
 
 
 COSTS: Final[Mapping[StageName, Callable[[Case], StageCost]]] = {
@@ -267,13 +173,17 @@ COSTS: Final[Mapping[StageName, Callable[[Case], StageCost]]] = {
 }
 
 
-def images_of(given: EvaluationSet, case: Case) -> int:
-    """Images of a set, by what is known of its kind without opening it."""
-    if isinstance(given, HeldOutSet):
-        return min(4 * case.config.evaluation.pairs, case.scale.held_out_images)
-    if isinstance(given, SyntheticPairsSet | SyntheticIjbSet):
-        return DRAWN_PER_IDENTITY[given.kind] * given.identities
-    return SET_IMAGES.get(given.title, BIN_IMAGES)
+def _measured_vectors(case: Case) -> int:
+    """How many matrices of training have their distances reported: rows of a head, or what became of code vectors."""
+    given = case.config.training
+    if given.head != "gif":
+        return 1
+    return (given.code_vectors == "living") + given.maps_code_vectors(case.scale.trained_identities)
+
+
+def _seconds_of_distances(case: Case) -> float:
+    """Seconds of the distances of all pairs of vectors, or of those of a sample."""
+    return min(case.scale.trained_identities, SCORED_ROWS) ** 2 / case.machine.distances()
 
 
 def _validated_images(case: Case) -> int:
@@ -283,27 +193,11 @@ def _validated_images(case: Case) -> int:
     return min(most, case.scale.held_out_images) + most * len(files)
 
 
-def _rest_of_separation(machine: Machine, count: int, epochs: int) -> float:
-    """Seconds of pull, projection and measuring, which grow with the identities."""
+def _rest_of_separation(machine: Machine, given: SeparationConfig, count: int, epochs: int) -> float:
+    """Seconds of the closed form, and of pull and measuring, which grow with the identities."""
     found = machine.find("separate", machine.device)
     if found is None:
         return 0.0
-    return epochs * found.phases["pull, measures"] * count / found.figures["vectors"] / machine.devices_of_one
-
-
-def _name(machine: Machine) -> str:
-    return "GPU" if machine.gpus else "cores"
-
-
-def _cost(
-    stage: StageName,
-    times: Mapping[str, float],
-    rate: Rate,
-    reads: float,
-    writes: float,
-    memory: float,
-    device_memory: float = 0.0,
-) -> StageCost:
-    """The longest of what goes on at once."""
-    limit = max(times, key=lambda name: times[name])
-    return StageCost(stage, reads, writes, memory, device_memory, START[stage] + times[limit], limit, rate.source)
+    closed = given.start_gap is not None and given.recipe != "literal"
+    each = found.phases["pull, measures"] * count / found.figures["vectors"] / machine.devices_of_one
+    return closed * found.figures.get("closed_form_seconds", 0.0) + epochs * each

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gif_core.estimation.costs import COSTS, EXPECTED_EPOCHS, Case, StageCost, expected_epochs, vectors_fit
+from gif_core.estimation.case import Case, StageCost
+from gif_core.estimation.costs import EXPECTED_EPOCHS, cost_of, expected_epochs, vectors_fit
 from gif_core.estimation.machine import Machine
 from gif_core.estimation.scale import Scale
 from gif_core.runtime import size
@@ -34,7 +35,7 @@ class Estimate:
 def estimate_run(config: RunConfig, scale: Scale, machine: Machine) -> Estimate:
     """Bytes, memory and hours of every stage."""
     case = Case(config, scale, machine)
-    stages = tuple(COSTS[stage](case) for stage in STAGES)
+    stages = tuple(cost_of(stage, case) for stage in STAGES)
     return Estimate(scale, machine, stages, tuple(_remarks(case, stages)))
 
 
@@ -55,7 +56,7 @@ def _remarks(case: Case, stages: tuple[StageCost, ...]) -> Iterator[str]:
         )
     if expected_epochs(given) == EXPECTED_EPOCHS != given.epochs:
         yield f"separation: {EXPECTED_EPOCHS} epochs are assumed until its target gap; 6 to 65 were measured"
-    if any("reference" in stage.source for stage in stages if stage.stage != "reporting"):
+    if any("reference" in stage.source for stage in stages):
         yield "rates marked 'reference' were not measured: run 'gif bench all' with these settings on the machine"
 
 

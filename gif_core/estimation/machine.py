@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +13,7 @@ from gif_core.benchmarking.setting import describe_hardware
 from gif_core.estimation.networks import size_of_backbone
 from schemas.benchmarks import BenchmarkFigures, BenchmarkName, BenchmarkResult
 from schemas.errors import GifError
+from schemas.stages import StageName
 
 UTILISATION: Final = 0.35
 """Share of a GPU's peak that networks reach in training, where nothing was measured."""
@@ -25,7 +27,7 @@ DECODED: Final = 5000.0
 """Photographs of 112 × 112 pixels and some 8 kB that one core decodes per second."""
 INGESTED: Final = 4000.0
 """Image files per second and core that ingestion checks and copies."""
-DRAWN: Final = 60.0
+DRAWN: Final = 300.0
 """Faces per second and core of a synthetic source."""
 CODED: Final = 20_000.0
 """Identities per second that are aligned, written and measured after clustering."""
@@ -33,6 +35,20 @@ CLUSTER_SHARE: Final = 0.25
 """Share of the cores' products that clustering reaches."""
 DISK: Final = 1e9
 """Bytes per second of one disk or of the connection to object storage."""
+START: Final[Mapping[StageName, float]] = {
+    "ingestion": 0.5,
+    "embedding": 5.0,
+    "separation": 0.5,
+    "tokenization": 1.0,
+    "training": 2.0,
+    "evaluation": 1.0,
+    "reporting": 1.0,
+}
+"""Seconds that a stage takes beside the work that grows with its data, where nothing was measured."""
+DISTANCES: Final = {"cpu": 1e8, "cuda": 1e10}
+"""Pairs of vectors per second whose distances are counted, where nothing was measured."""
+PIXELS: Final = 2000.0
+"""Pairs of images whose pixels one thread compares per second."""
 CORES_PER_GPU: Final = 12
 USUAL_GPU: Final = "A100"
 """Where none is installed and none is named."""
@@ -65,6 +81,11 @@ class Machine:
     def device(self) -> str:
         """Where networks and products are computed."""
         return "cuda" if self.gpus else "cpu"
+
+    @property
+    def name(self) -> str:
+        """What limits a stage that computes on the device."""
+        return "GPU" if self.gpus else "cores"
 
     @property
     def devices(self) -> int:
@@ -123,7 +144,9 @@ class Machine:
 
     def forward(self, backbone: str, precision: str, dim: int) -> Rate:
         """Images per second of one device through a trained network."""
-        near = self.find("train", self.device, backbone=backbone) or self.find("train", self.device)
+        names: tuple[BenchmarkName, ...] = ("evaluate", "train")
+        exact = [self.find(name, self.device, backbone=backbone) for name in names]
+        near = next(filter(None, (*exact, *(self.find(name, self.device) for name in names))), None)
         flops = size_of_backbone(backbone, dim).flops
         if near is None:
             return self.network(flops, precision)
@@ -140,6 +163,23 @@ class Machine:
         rate = near.per_second * near.figures["flops"] / flops
         return Rate(rate, f"scaled by operations from {near.subject}")
 
+    def encoding_alone(self, encoder: str, model: str, flops: float) -> Rate:
+        """Images per second of one device through the encoder in evaluation, which gives it one batch at a time."""
+        found = self.find("evaluate", self.device, encoder=encoder, model=model)
+        if found is None:
+            return self.encoding(encoder, model, flops)
+        return Rate(found.figures["encoder_per_second"], f"measured: {found.subject}")
+
+    def comparing(self) -> float:
+        """Pairs of images per second whose pixels are compared."""
+        found = self.find("evaluate", self.device)
+        return PIXELS if found is None else 1 / found.phases["a pair's pixels"]
+
+    def drawing(self) -> float:
+        """Faces per second that one thread draws."""
+        found = self.find("evaluate", self.device)
+        return DRAWN if found is None else 1 / found.phases["a drawn face"]
+
     def products(self) -> Rate:
         """Operations per second of one device in separation."""
         found = self.find("separate", self.device)
@@ -152,6 +192,12 @@ class Machine:
                 PRODUCT_SHARE * peak, f"reference: {PRODUCT_SHARE:.0%} of {self.gpu}'s {peak / 1e12:.0f} TFLOP/s"
             )
         return Rate(self.cores * CORE_FLOPS, "reference: 40 GFLOP/s per core")
+
+    def distances(self) -> float:
+        """Pairs of vectors per second whose distances are counted."""
+        found = self.find("separate", self.device)
+        usual = DISTANCES[self.device]
+        return usual if found is None else found.figures.get("distances_per_second", usual)
 
     def decoding(self) -> Rate:
         """Images per second that the cores of all machines decode."""
@@ -176,6 +222,13 @@ class Machine:
             return Rate(self.cores * CORE_FLOPS * CLUSTER_SHARE, "reference: 10 GFLOP/s per core")
         rate = found.figures["cluster_flops_per_second"] * self.cores / float(found.settings["workers"])
         return Rate(rate, f"measured: {found.subject}")
+
+    def starting(self, stage: StageName) -> Rate:
+        """How often per second a stage could do what does not grow with its data."""
+        found = self.find("start", self.device)
+        if found is None:
+            return Rate(1 / START[stage], f"reference: {START[stage]:g} s")
+        return Rate(1 / found.phases[stage], f"measured: {found.subject}")
 
     def coding(self) -> float:
         """Identities per second of what follows clustering."""

@@ -24,10 +24,12 @@ __all__ = [
     "SetResult",
     "SystemResult",
     "compare_groups",
+    "encode_images",
     "evaluate_weights",
     "keep_pairs",
     "measure_identification",
     "pair_metrics",
+    "pixel_distances",
     "verify_drawn",
     "write_scores",
     "write_weight_scores",
@@ -35,8 +37,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gif_core.evaluation.drawn import verify_drawn
+    from gif_core.evaluation.features import encode_images
     from gif_core.evaluation.groups import compare_groups
     from gif_core.evaluation.identification import measure_identification
+    from gif_core.evaluation.raw_pixels import pixel_distances
     from gif_core.evaluation.results import SetResult, SystemResult, pair_metrics, write_scores
     from gif_core.evaluation.single_scores import keep_pairs
     from gif_core.evaluation.weights import evaluate_weights, write_weight_scores

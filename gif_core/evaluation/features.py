@@ -24,16 +24,16 @@ def system_features(
     device, batch = pick_device(config.execution.device), config.execution.encode_batch
     flip = config.evaluation.flip
     if "encoder" in config.evaluation.systems:
-        yield "encoder", _encode_images(build_encoder(config.embedding, device), images, rows, flip, batch)
+        yield "encoder", encode_images(build_encoder(config.embedding, device), images, rows, flip, batch)
     if "model" in config.evaluation.systems:
         model = open_backbone(inputs["training"], device)
         yield "model", embed_images(model, images, rows, flip=flip, device=device, batch_size=batch)
 
 
-def _encode_images(
+def encode_images(
     encoder: ImageEncoder, images: Images, rows: NDArray[np.int64], flip: bool, batch: int
 ) -> Iterator[Features]:
-    """As `embed_images` does for a backbone."""
+    """Unit features of the encoder in chunks, as `embed_images` yields those of a backbone."""
     both = partial(encoder.encode_both, mirror=flip)
     return (unit_features(*chunk) for chunk in embed_chunks(both, images, rows, batch_size=batch))
 

@@ -23,6 +23,7 @@ __all__ = [
     "Calibration",
     "Candidate",
     "ChosenImages",
+    "DrawnFaces",
     "Gallery",
     "Identified",
     "Method",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from gif_core.recognition.gallery import METHODS, Gallery, Method, open_gallery
     from gif_core.recognition.given_images import AnyImage, NotAnImageError, Points, read_faces, read_points
     from gif_core.recognition.open_set import RANKS, calibrate_threshold, measure_open_set, open_set_metrics
-    from gif_core.recognition.probes import ChosenImages, choose_enrolled, choose_unknown
+    from gif_core.recognition.probes import ChosenImages, DrawnFaces, choose_enrolled, choose_unknown
     from gif_core.recognition.recognizer import Candidate, Identified, NotEvaluatedError, Recognizer, Verified
     from gif_core.recognition.thresholds import Calibration, PairThreshold, pair_thresholds, read_calibration
 else:

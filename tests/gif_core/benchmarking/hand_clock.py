@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-MODULES = ("clock", "train", "head", "embed", "separate", "tokenize")
+MODULES = ("clock", "train", "head", "embed", "separate", "tokenize", "evaluate")
 """Modules of benchmarks that look at the time."""
 
 

@@ -4,17 +4,20 @@ Known seconds are put into known places, on a clock that only these move; each i
 figures show where all of them went.
 """
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import pytest
 import torch
 
 from gif_core.backbones import Backbone
-from gif_core.benchmarking import decode, embed, ingest, run, run_benchmark, separate, tokenize, train
+from gif_core.benchmarking import decode, embed, evaluate, ingest, run, run_benchmark, separate, start, tokenize, train
 from gif_core.benchmarking.clock import Clock
 from gif_core.benchmarking.inputs import draw_faces, draw_vectors, number_codes
 from gif_core.benchmarking.peaks import size_of_backbone
@@ -32,7 +35,9 @@ from gif_core.training.trainer import Training
 from schemas.benchmarks import BenchmarkResult
 from schemas.errors import GifError
 from schemas.loading import load_config
+from schemas.presets import PRESETS
 from schemas.run import RunConfig
+from schemas.stages import STAGES
 from schemas.training import TrainingConfig
 from tests.gif_core.benchmarking.hand_clock import HandClock
 
@@ -180,6 +185,71 @@ def test_the_seconds_of_tokenization_are_found_in_its_steps(
     assert result.phases == {"cluster": 1, "align": 2, "write": 4, "quality": 8}
     assert result.per_second == 300 / 15
     assert result.figures["rest_per_second"] == pytest.approx(300 / 14)
+
+
+def test_the_seconds_of_evaluation_are_found_in_its_parts(
+    measured: Callable[[str], BenchmarkResult], hand_clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "IMAGES", 32)
+    monkeypatch.setattr(evaluate, "IDENTITIES", 8)
+    monkeypatch.setattr(evaluate, "PAIRS", 16)
+    hand_clock.slow_modules(Backbone, forward=8, backward=0)
+    hand_clock.slow(ImageEncoder, "_features", 16)
+    hand_clock.slow(evaluate, "pixel_distances", 32)
+    hand_clock.slow(evaluate.DrawnFaces, "load", 64)
+    hand_clock.slow(evaluate.Gallery, "find", 256)
+    result = measured("evaluate")
+    batch = result.settings["batch"]
+    assert result.phases["model"] == 2 * 8 / batch, "image and mirror, one batch after another"
+    assert result.figures["forward_per_second"] == batch / 8
+    assert result.figures["encoder_per_second"] == batch / 16
+    assert result.phases["a pair's pixels"] == 32 / 16
+    assert result.phases["a drawn face"] == 64 / 64
+    assert {result.phases[f"search {way}"] for way in ("codes", "reranked", "exhaustive")} == {1}
+
+
+SECONDS_OF_STAGES = {
+    "ingestion": 1,
+    "embedding": 2,
+    "separation": 4,
+    "tokenization": 8,
+    "training": 16,
+    "evaluation": 32,
+    "reporting": 64,
+}
+
+
+def test_what_a_stage_takes_to_start_is_that_of_a_run(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    record = SimpleNamespace(stages={name: SimpleNamespace(seconds=n) for name, n in SECONDS_OF_STAGES.items()})
+    monkeypatch.setattr(start, "list_runs", lambda _: [record])
+    monkeypatch.setattr(start, "_make_run", lambda command, _: commands.append(command))
+    result = run_benchmark("start", config, device="cpu", command=("gif",))
+    assert result.phases == SECONDS_OF_STAGES
+    assert commands == [("gif",)]
+
+
+def test_a_run_that_fails_is_reported_with_its_last_lines(config: RunConfig) -> None:
+    failing = (sys.executable, "-c", "raise SystemExit('no room')")
+    with pytest.raises(GifError, match="no room"):
+        run_benchmark("start", config, device="cpu", command=failing)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_smallest_run_has_valid_settings_and_the_networks_of_any_preset(preset: str, tmp_path: Path) -> None:
+    given = load_config(preset)
+    smallest = start.smallest_run(Setting(given, CPU, tmp_path, 1.0, 1))
+    read = RunConfig.model_validate(json.loads(smallest.model_dump_json()))
+    assert read == smallest
+    assert (read.training.backbone, read.embedding.model) == (given.training.backbone, given.embedding.model)
+    assert (read.embedding.pretrained, read.training.epochs) == ("random", 1)
+
+
+@pytest.mark.slow  # a run of the pipeline
+def test_every_stage_of_the_smallest_run_takes_its_time(config: RunConfig) -> None:
+    result = run_benchmark("start", config, device="cpu", command=(sys.executable, "-P", "-m", "flows.cli"))
+    assert tuple(result.phases) == STAGES
+    assert all(seconds > 0 for seconds in result.phases.values())
 
 
 def test_the_cores_that_a_gpu_needs_follow_from_what_the_loader_keeps_of_bare_decoding(

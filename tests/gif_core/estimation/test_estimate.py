@@ -1,5 +1,6 @@
 """Estimates: what they are made of, and how they grow."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ import pytest
 from gif_core.benchmarking import size_of_backbone
 from gif_core.estimation import Machine, Scale, StageCost, describe_machine, estimate_run, find_scale, machine
 from gif_core.estimation.machine import InstalledGpus
+from gif_core.tokenization import code_shape
 from schemas.benchmarks import BenchmarkFigures, BenchmarkResult
 from schemas.errors import GifError
 from schemas.loading import load_config
@@ -193,3 +195,91 @@ def test_the_price_is_that_of_all_hours() -> None:
     found = estimate_run(DEMO, find_scale(DEMO), Machine(0, "A100", 2))
     assert found.price(3600.0) == pytest.approx(sum(cost.seconds for cost in found.stages))
     assert all(cost.device_memory == 0 for cost in found.stages)
+
+
+STARTS = {stage: 2.0**number for number, stage in enumerate(STAGES)}
+SIZES = {"backbone": "iresnet_tiny", "encoder": "open_clip", "model": "tiny-clip", "dimension": 128}
+EVALUATED = result(
+    "evaluate",
+    device="cpu",
+    settings=SIZES | {"identities": 1000, "beam": 64, "length": 2, "values": 32},
+    phases={
+        "a pair's pixels": 1e-3,
+        "a drawn face": 1e-2,
+        "search codes": 1e-3,
+        "search reranked": 2e-3,
+        "search exhaustive": 4e-3,
+    },
+    figures={"forward_per_second": 100.0, "encoder_per_second": 400.0},
+)
+
+
+def evaluation(*overrides: str, scale: Scale | None = None) -> float:
+    """Seconds of the demo's evaluation of held-out identities by `EVALUATED`, without its start."""
+    figures = (EVALUATED, result("start", device="cpu", phases=STARTS))
+    given = load_config("demo", ["evaluation.sets=[{kind: held_out}]", *overrides])
+    found = estimate_run(given, scale or Scale(2000, 20_000, drawn=True, held_out=0.5), measured(*figures, gpus=0))
+    return found.stages[STAGES.index("evaluation")].seconds - STARTS["evaluation"]
+
+
+def test_a_stage_takes_at_least_as_long_as_it_takes_to_start() -> None:
+    started = result("start", device="cpu", phases=STARTS, subject="a run")
+    found, slower = (
+        estimate_run(DEMO, Scale(500, 5000, drawn=True), measured(*figures, gpus=0)).stages
+        for figures in ([started], [started.model_copy(update={"phases": {s: n + 8 for s, n in STARTS.items()}})])
+    )
+    assert [after.seconds - before.seconds for before, after in zip(found, slower, strict=True)] == pytest.approx(
+        [8] * 7
+    )
+    assert (found[-1].stage, found[-1].source) == ("reporting", "measured: a run")
+    assert found[-1].seconds == pytest.approx(64 + 500**2 / 1e8, abs=1e-6)
+
+
+def test_a_report_measures_what_training_made_of_at_most_32768_vectors() -> None:
+    living, frozen, rows = (
+        [costs(identities, Machine(0, "", 2), *more)["reporting"].seconds - 1 for identities in (10_000, 10**6, 10**7)]
+        for more in (
+            [],
+            ["training.code_vectors=frozen"],
+            ["training.head=cosface"],
+        )
+    )
+    assert frozen == [0, 0, 0]
+    assert rows == pytest.approx([10_000**2 / 1e8, 32_768**2 / 1e8, 32_768**2 / 1e8])
+    assert living == pytest.approx([2 * each for each in rows])
+
+
+def test_evaluation_adds_up_features_pixels_and_search() -> None:
+    nothing = ["evaluation.identification=null"]
+    pairs, images = 2 * 1500, 10_000 * -math.expm1(-2 * 3000 / 10_000)
+    model, encoder, pixels = (
+        evaluation(f"evaluation.systems=[{system}]", *nothing) for system in ("model", "encoder", "raw_pixels")
+    )
+    assert model == pytest.approx(2 * images / 100, rel=1e-3)
+    assert encoder == pytest.approx(2 * images / 400, rel=1e-3)
+    assert pixels == pytest.approx(pairs * 1e-3)
+    assert evaluation(*nothing) == pytest.approx(model + encoder + pixels)
+    assert evaluation(*nothing, "evaluation.flip=false", "evaluation.systems=[model]") == pytest.approx(model / 2)
+
+
+def test_identification_draws_new_images_and_searches_each_three_times() -> None:
+    system = "evaluation.systems=[raw_pixels]"
+    added = evaluation(system, "evaluation.identification.images=100") - evaluation(
+        system, "evaluation.identification=null"
+    )
+    length, values = (code_shape(1000, DEMO.tokenization).length, code_shape(1000, DEMO.tokenization).vocab_size)
+    beams = 3e-3 * length * values / (2 * 32)
+    assert added == pytest.approx(100 * 1e-2 + 200 * 2 / 100 + 200 * (beams + 4e-3))
+
+
+def test_an_exhaustive_search_grows_with_the_identities() -> None:
+    given = ["evaluation.systems=[raw_pixels]", "evaluation.identification.images=1000"]
+    small, large = (
+        evaluation(*given, scale=Scale(identities, 200_000, drawn=True, held_out=0.5))
+        for identities in (20_000, 2_000_000)
+    )
+    assert large > small + 2000 * 4e-3 * 900
+
+
+def test_without_held_out_identities_nothing_is_evaluated() -> None:
+    assert evaluation(scale=Scale(2000, 20_000, drawn=True)) == 0
