@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import closing
+from typing import Final
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from gif_core.runtime import prefetch, runs_behind, to_device
 
 Both = tuple[Tensor, Tensor | None]
 """Un-normalised features of images, and of their mirrored images if those were asked for."""
+TOGETHER_ON_CPU: Final = 32
+"""Images that go through a network together on a CPU, whose caches do not hold the activations of more."""
 
 
 def embed_images(
@@ -93,11 +96,21 @@ def unit_features(original_BD: Tensor, mirror_BD: Tensor | None) -> NDArray[np.f
 
 @torch.inference_mode()
 def _embed_batch(model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device) -> Both:
-    """On a GPU image and mirror go through the network together, from pinned memory; on a CPU that gains nothing."""
-    if not (mirror and runs_behind(device)):
-        images_BCHW = normalize_pixels(images_BHWC, device)
-        return model(images_BCHW).float(), model(images_BCHW.flip(3)).float() if mirror else None
+    """On a GPU image and mirror go through the network together, from pinned memory; on a CPU few images at a time."""
+    if not runs_behind(device):
+        starts = range(0, max(1, len(images_BHWC)), TOGETHER_ON_CPU)
+        parts = [_embed_apart(model, images_BHWC[at : at + TOGETHER_ON_CPU], mirror, device) for at in starts]
+        originals, mirrors = zip(*parts, strict=True)
+        return torch.cat(originals), torch.cat(mirrors) if mirror else None
+    if not mirror:
+        return _embed_apart(model, images_BHWC, mirror, device)
     pixels_BHWC = torch.from_numpy(np.require(images_BHWC, requirements=["C", "W"]))
     images_BCHW = normalize_pixels(to_device(pixels_BHWC, device), device)
     original_BD, mirror_BD = model(torch.cat([images_BCHW, images_BCHW.flip(3)])).float().chunk(2)
     return original_BD, mirror_BD
+
+
+def _embed_apart(model: nn.Module, images_BHWC: NDArray[np.uint8], mirror: bool, device: torch.device) -> Both:
+    """Image and mirror one after the other."""
+    images_BCHW = normalize_pixels(images_BHWC, device)
+    return model(images_BCHW).float(), model(images_BCHW.flip(3)).float() if mirror else None
