@@ -66,15 +66,33 @@ def _explain_one(detail: Any, schema: dict[str, Any]) -> str:
         return f"{field}: {WORDS['missing']}"
     value = f"{detail['input']!r}"
     shown = value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}…"
-    return f"{field} = {shown}: {_reason(detail, path, inside, at)}"
-
-
-def _reason(detail: Any, path: list[str], inside: Tables, at: Tables) -> str:
     if detail["type"] == "extra_forbidden":
-        known = sorted({name for table in inside for name in table.get("properties", {})})
-        near = difflib.get_close_matches(path[-1], known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"there is no such setting; {hint}known: {', '.join(known)}"
+        return f"{field} = {shown}: there is no such setting; {_known(path[-1], inside, schema)}"
+    return f"{field} = {shown}: {_reason(detail, at)}"
+
+
+def _known(name: str, inside: Tables, schema: dict[str, Any]) -> str:
+    """The settings of a table, and before them the nearest one to `name`, or that of another table with this name."""
+    known = sorted({name for table in inside for name in table.get("properties", {})})
+    elsewhere = [place for place in _places(schema) if place.rpartition(".")[2] == name]
+    near = difflib.get_close_matches(name, known, n=1) or elsewhere
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return f"{hint}known: {', '.join(known)}"
+
+
+def _places(schema: dict[str, Any]) -> list[str]:
+    """All settings of a run and of its stages, as `--set` names them."""
+    stages = {name: _children(schema, name, schema) for name in schema["properties"]}
+    inner = [
+        f"{name}.{field}"
+        for name, tables in stages.items()
+        for table in tables
+        for field in table.get("properties", {})
+    ]
+    return [*schema["properties"], *inner]
+
+
+def _reason(detail: Any, at: Tables) -> str:
     context = detail.get("ctx") or {}
     if detail["type"] == "union_tag_invalid":
         return _choice(str(context["tag"]), context["expected_tags"], "kind ")

@@ -123,6 +123,7 @@ def test_a_null_override_returns_a_setting_to_its_automatic_value() -> None:
     [
         ("tokenization.lenght=4", ["tokenization.lenght", "= 4", "did you mean 'length'?", "max_vocab_size"]),
         ("tokenization.length=-1", ["tokenization.length", "= -1", "greater than 0"]),
+        ("training.seed=4", ["training.seed", "did you mean 'seed' or 'evaluation.seed'?"]),
         ("training.backbone=resnet", ["training.backbone", "'resnet'", "'iresnet100'"]),
         ("training.gamma=.nan", ["training.gamma", "finite number"]),
         ("ingestion.held_out=2", ["ingestion.held_out", "= 2", "less than 1"]),
