@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 BENCHMARKS = "insightface-r100"
 """A preset with the benchmarks of the paper under one folder of data."""
-SHOWN = ("accuracy", "tar_at_far_0.001", "tar_at_far_0.0001", "tar_at_far_1e-05", "tpir_at_fpir_0.01", "rank_1")
+SHOWN = {
+    "accuracy": "accu-\nracy",
+    "tar_at_far_0.001": "TAR at\n1e-3",
+    "tar_at_far_0.0001": "TAR at\n1e-4",
+    "tar_at_far_1e-05": "TAR at\n1e-5",
+    "tpir_at_fpir_0.01": "TPIR at\n1e-2",
+    "rank_1": "rank 1",
+}
+"""Metrics of the table, in percent, and their titles."""
 
 
 def evaluate(
@@ -115,10 +123,13 @@ def _finish(steps: Generator[Progress, None, list[SetResult]]) -> list[SetResult
 
 
 def _show(results: list[SetResult]) -> None:
-    table = Table("set", "features of", *(Column(name, justify="right") for name in SHOWN))
+    """A table of the metrics that any of the sets has."""
+    scored = {metric for result in results for system in result.systems.values() for metric in system.metrics}
+    shown = {metric: title for metric, title in SHOWN.items() if metric in scored}
+    table = Table("set", "features of", *(Column(title, justify="right") for title in shown.values()), title="percent")
     for result in results:
         for name, system in result.systems.items():
-            cells = (f"{100 * system.metrics[metric]:.2f}" if metric in system.metrics else "–" for metric in SHOWN)
+            cells = (f"{100 * system.metrics[metric]:.2f}" if metric in system.metrics else "–" for metric in shown)
             flags = ", ".join(flag for flag, on in result.flags.items() if on is True)
             table.add_row(escape(result.title), escape(flags or name), *cells)
         if result.undefined:
