@@ -27,8 +27,9 @@ from typing import Any
 
 from flows.cli.environment import prepare
 from flows.cli.seaweed import BUCKET, free_ports, prepare_seaweed
-from flows.cli.services import Services, ending_by_signal
+from flows.cli.services import Services
 from flows.cli.up import ask
+from gif_core.runtime import ending_by_signal
 from schemas.loading import load_config
 from schemas.stages import INPUTS
 

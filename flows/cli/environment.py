@@ -37,3 +37,8 @@ def prepare(*, verbose: bool = False) -> None:
     terminal = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO" if verbose else "CRITICAL"}
     for name, value in (DEFAULTS | WATCHED | terminal).items():
         os.environ.setdefault(name, value)
+
+
+def share_threads(runs: int) -> None:
+    """Give each of so many runs beside each other its share of the processors; before anything loads OpenMP."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // runs)))

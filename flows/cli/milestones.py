@@ -1,32 +1,34 @@
-"""A line for each stage and epoch of a run, where standard output is a file or a pipe and shows no bars."""
+"""A line for each stage and epoch of a run; where bars show those, for each of a run beside it."""
 
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gif_core.runtime import milestones, printable
+from gif_core.runtime import milestones, milestones_beside, printable
 
 
-class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
-    """Print milestones on standard output, with the time of day."""
+class _Lines(logging.Handler):
+    """Print milestones on standard output."""
 
-    def __init__(self) -> None:
-        super().__init__(sys.stdout)
-        self.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stdout.write(f"{printable(self.format(record))}\n")
+        sys.stdout.flush()
 
 
 @contextmanager
 def milestones_printed() -> Iterator[None]:
-    """Print milestones while the block runs, unless standard output is a terminal."""
-    handler = None if sys.stdout.isatty() else _Lines()
-    if handler:
-        milestones.addHandler(handler)
+    """Print milestones while the block runs, in a log with the time of day.
+
+    On a terminal only those of a run beside the one that has bars: a bar shows above itself what is printed meanwhile.
+    """
+    logger, handler = milestones, _Lines()
+    if sys.stdout.isatty():
+        logger = milestones_beside
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        if handler:
-            milestones.removeHandler(handler)
+        logger.removeHandler(handler)

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.environment import names_server, prepare
+from flows.cli.environment import names_server, prepare, share_threads
 from flows.cli.milestones import milestones_printed
 from flows.cli.options import Config, Overrides, Preset, Verbose, reach, read_config
 from flows.cli.output import Console, note
@@ -33,8 +33,8 @@ RIVAL: Final = ["training.head=cosface", "training.scale=16", "training.margin=0
 """The demo's classifier: scale and margin are the best of those tried with this network."""
 FLOWS: Final = {"gif": "flows.pipeline", "demo": "flows.demo"}
 BOTH: Final = (
-    "Two models are trained on the same faces with the same budget: first a CosFace classifier, with a row per "
-    "identity, then GIF, with a code per identity."
+    "Two models are trained side by side on the same faces with the same budget: a CosFace classifier, with a row "
+    "per identity, and GIF, with a code per identity."
 )
 
 
@@ -97,6 +97,7 @@ def demo(verbose: Verbose = False) -> None:
     if _is_scored(rival) and _reuse_everything(settings, STAGES, []):
         return
     Console(stderr=True).print(BOTH, style="dim")
+    share_threads(2)
     with _continues(settings):
         record = _load_flow("demo", verbose=verbose)(settings, rival)
     show_run(Console(), ArtifactStore(settings.store), record)

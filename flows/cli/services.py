@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 
-from gif_core.runtime import MARK, PATIENCE, end_process_tree
+from gif_core.runtime import MARK, PATIENCE, end_process_tree, handling_signals
 from schemas.errors import GifError
 
 TAIL = 2000
@@ -56,7 +56,7 @@ class Services:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         """End all processes, last started first, and then the guard."""
-        with _signals(lambda *_: None):
+        with handling_signals(lambda *_: None):
             for service in reversed(self.services):
                 end_process_tree(service.family)
                 _end_session(service.process)
@@ -138,33 +138,6 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, sign)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
-
-
-@contextmanager
-def ending_by_signal() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C, on SIGTERM and when the terminal is closed, unless `nohup` ignores that.
-
-    Children started meanwhile do not inherit ignored signals, as those of a background job would.
-    """
-
-    def interrupt(sign: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with _signals(interrupt):
-        yield
-
-
-@contextmanager
-def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    signs = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signs.append(signal.SIGHUP)
-    before = {sign: signal.signal(sign, handler) for sign in signs}
-    try:
-        yield
-    finally:
-        for sign, old in before.items():
-            signal.signal(sign, old)
 
 
 def read_tail(log: Path) -> str:

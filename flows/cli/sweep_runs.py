@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from flows.cli.app import main
 from flows.cli.environment import names_server, prepare
 from flows.cli.output import Console, note
-from flows.cli.services import ending_by_signal
+from flows.forked import run_forked, watched_pipe
 from gif_core.artifacts import ArtifactStore
 from gif_core.planning import check_before_run, plan_stages
+from gif_core.runtime import ending_by_signal
 from schemas.errors import GifError
 from schemas.stages import STAGES
 
@@ -32,17 +26,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from schemas.run import RunConfig
-
-IMPORTED: Final = (
-    "flows.cli.run",
-    "flows.pipeline",
-    *(f"tasks.{stage}" for stage in STAGES),
-    "gif_core.embedding.encoders.open_clip_encoder",
-    "gif_core.training.worker",
-)
-"""What runs need: imported once, by the process from which those of the runs are forked."""
-PATIENCE: Final = 30.0
-"""Seconds between SIGINT, SIGTERM and SIGKILL to a run whose sweep has ended: enough for a checkpoint."""
 
 
 def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int:
@@ -56,10 +39,9 @@ def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int
         for (_, given, arguments), fault in zip(runs, faults, strict=True)
         if not fault and not _is_scored(given)
     ]
-    server, failed = _find_server() if waiting else None, 0
-    watched, held = multiprocessing.Pipe(duplex=False)
-    with ThreadPoolExecutor(jobs) as pool, _ending_runs(pool, held):
-        errors = pool.map(partial(_run, server=server, watched=watched), waiting)
+    server, failed = _find_server() if waiting else "", 0
+    with ThreadPoolExecutor(jobs) as pool, _ending_runs(pool) as watched:
+        errors = pool.map(partial(run_forked, _call, server=server, watched=watched), waiting)
         for place, ((name, _, arguments), fault) in enumerate(zip(runs, faults, strict=True), start=1):
             error = next(errors) if arguments in waiting else fault
             failed += error is not None
@@ -68,13 +50,12 @@ def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int
 
 
 @contextmanager
-def _ending_runs(pool: ThreadPoolExecutor, held: Connection) -> Iterator[None]:
-    """When the sweep is told to end, its runs end first; they watch a pipe that only this process holds open."""
+def _ending_runs(pool: ThreadPoolExecutor) -> Iterator[Connection]:
+    """The pipe that runs watch; when the sweep is told to end, they end first."""
     try:
-        with ending_by_signal():
-            yield
+        with ending_by_signal(), watched_pipe() as watched:
+            yield watched
     except KeyboardInterrupt:
-        held.close()
         pool.shutdown(cancel_futures=True)
         note("interrupted. What is finished is stored: the same command continues.")
         raise typer.Exit(130) from None
@@ -139,45 +120,7 @@ def _tell(place: int, total: int, name: str, error: str | None) -> None:
     note(f"run {place} of {total}: {name}: {f'failed: {error}' if error else 'done'}")
 
 
-def _run(arguments: list[str], server: str | None, watched: Connection) -> str | None:
-    """One run in a process of its own; its error if it fails."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(IMPORTED))
-    with TemporaryDirectory() as folder:
-        said = Path(folder) / "said"
-        said.touch()
-        process = context.Process(target=_call, args=(arguments, server, said, watched))
-        process.start()
-        process.join()
-        return _find_error(said.read_text(errors="replace")) if process.exitcode else None
-
-
-def _call(arguments: list[str], server: str, said: Path, watched: Connection) -> None:
-    """Call `gif run` in this process; all that it says goes into a file.
-
-    It is in a session of its own, so that Ctrl-C reaches the sweep alone, which then ends its runs.
-    """
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    os.setsid()
-    Thread(target=_end_with_sweep, args=(watched,), daemon=True).start()
-    with said.open("w") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-    sys.argv, os.environ["PREFECT_API_URL"] = ["gif", "run", *arguments], server
-    with ending_by_signal(), temporary_settings({PREFECT_API_URL: server}):
-        main()
-
-
-def _end_with_sweep(watched: Connection) -> None:
-    """End this process as Ctrl-C does when the sweep has ended, also if that was killed."""
-    watched.poll(None)
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        os.kill(os.getpid(), sign)
-        time.sleep(PATIENCE)
-
-
-def _find_error(said: str) -> str:
-    """The error among what a run has said, else its last line."""
-    lines = said.strip().splitlines() or ["without a word"]
-    return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), lines[-1])
+def _call(arguments: list[str]) -> None:
+    """`gif run` in this process."""
+    sys.argv = ["gif", "run", *arguments]
+    main()

@@ -19,7 +19,8 @@ from flows.cli.environment import DEFAULTS, SERVER, WATCHED
 from flows.cli.locking import hold_alone, sign_lock
 from flows.cli.output import Console
 from flows.cli.seaweed import BUCKET, is_free, prepare_seaweed, write_private
-from flows.cli.services import Services, ending_by_signal
+from flows.cli.services import Services
+from gif_core.runtime import ending_by_signal
 from schemas.errors import GifError
 from schemas.run import default_store
 

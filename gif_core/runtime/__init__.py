@@ -9,7 +9,7 @@ connections    noticing that the machine at the other end is gone
 torchrun       starting processes under torchrun, reading what they report, ending them
 process_trees  ending all descendants of a service together
 workers        worker processes that end with their parent and report why they failed
-interrupts     postponing SIGINT and SIGTERM
+interrupts     postponing SIGINT and SIGTERM; ending by any of them as by Ctrl-C
 progress       Progress, which stages yield; rates and tickers
 prefetching    loading items ahead of their use in threads
 memory         peak memory of a process tree
@@ -67,10 +67,12 @@ __all__ = [
     "end_process_tree",
     "end_silent_connections",
     "end_with_parent",
+    "ending_by_signal",
     "expect_scattered",
     "flag_words",
     "freed_memory_kept",
     "gather_on_hosts",
+    "handling_signals",
     "install_command",
     "install_extra_command",
     "interface_of",
@@ -81,6 +83,7 @@ __all__ = [
     "map_tensor",
     "metric_name",
     "milestones",
+    "milestones_beside",
     "moment",
     "once_per_file",
     "own_address",
@@ -139,9 +142,16 @@ if TYPE_CHECKING:
         thousands,
     )
     from gif_core.runtime.gpus import GpuWatch
-    from gif_core.runtime.interrupts import postponed_interrupts
+    from gif_core.runtime.interrupts import ending_by_signal, handling_signals, postponed_interrupts
     from gif_core.runtime.jobs import JobWorker
-    from gif_core.runtime.logs import JsonLines, add_log_fields, log_fields, milestones, with_log_fields
+    from gif_core.runtime.logs import (
+        JsonLines,
+        add_log_fields,
+        log_fields,
+        milestones,
+        milestones_beside,
+        with_log_fields,
+    )
     from gif_core.runtime.matrices import Matrix, create_matrix, expect_scattered, map_matrix, map_tensor
     from gif_core.runtime.memory import MemoryWatch
     from gif_core.runtime.prefetching import prefetch

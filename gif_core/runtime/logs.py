@@ -14,6 +14,8 @@ Answer = TypeVar("Answer")
 FIELDS: Final = ("run", "stage", "artifact")
 milestones: Final = logging.getLogger("gif_core.milestones")
 """What a reader of a log without bars wants to follow: stages that begin and end, epochs of a training."""
+milestones_beside: Final = milestones.getChild("beside")
+"""Those of a run beside the one that shows bars."""
 _about: ContextVar[dict[str, str]] = ContextVar("gif-log", default={})  # noqa: B039 (never changed in place)
 
 

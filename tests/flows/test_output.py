@@ -1,6 +1,7 @@
 """What commands print: no control of the terminal from data, and help that names everything."""
 
 import io
+import logging
 import re
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from typer.main import get_command
 from flows.cli import sql
 from flows.cli.app import build_app
 from flows.cli.commands import COMMANDS
+from flows.cli.milestones import milestones_printed
 from flows.cli.output import Console
 from gif_core.artifacts.sql_tables import TABLES
+from gif_core.runtime import milestones, milestones_beside
 
 Gif = Callable[..., str]
 HOSTILE = "ann\x1b]0;owned\x07\x1b[2J\u202egpj\r"
@@ -110,3 +113,17 @@ def test_the_help_lists_every_command_with_the_first_line_of_its_own_help() -> N
 def test_every_command_prints_with_the_console_that_escapes() -> None:
     modules = Path(sql.__file__).parent.glob("*.py")
     assert [path.name for path in modules if "from rich.console" in path.read_text()] == []
+
+
+def test_a_terminal_with_bars_shows_milestones_of_a_run_beside_them_only_and_a_log_shows_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(milestones, "level", logging.INFO)
+    for terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        with milestones_printed():
+            milestones.info("training: epoch 1 of 6")
+            milestones_beside.info("CosFace: epoch 1 of 6")
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-1].endswith("CosFace: epoch 1 of 6")
+        assert len(lines) == (1 if terminal else 2)

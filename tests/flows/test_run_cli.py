@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import run as run_command
-from flows.cli.environment import names_server
+from flows.cli.environment import names_server, share_threads
 from flows.cli.tables import headline
 from gif_core.artifacts import list_runs, read_tag
 from schemas.artifacts import RunRecord
@@ -24,6 +24,7 @@ SMALL = ("--preset", "demo", "--set", "ingestion.sources.0.identities=60")
 def _no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("GIF_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
 
@@ -105,6 +106,18 @@ def test_the_demo_is_reused_only_when_the_classifier_beside_it_is_stored(
     store_everything(demo)
     assert "completed" in run_gif("demo")
     assert len(called) == 1
+
+
+@pytest.mark.parametrize(("cores", "share"), [(None, "1"), (1, "1"), (2, "1"), (9, "4")])
+def test_each_of_two_models_gets_half_of_the_processors_unless_the_user_has_chosen(
+    cores: int | None, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    environment: dict[str, str] = {}
+    monkeypatch.setattr("os.environ", environment)
+    share_threads(2)
+    share_threads(1)
+    assert environment == {"OMP_NUM_THREADS": share}
 
 
 def test_a_server_in_a_profile_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
