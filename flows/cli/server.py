@@ -1,7 +1,10 @@
 """A Prefect server for one command, when no other is set."""
 
 import atexit
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from prefect.settings import PREFECT_API_URL
 
@@ -21,11 +24,21 @@ def ensure_server(notes: Console) -> str:
     from prefect.server.api.server import SubprocessASGIServer  # imports the whole server, which takes seconds
 
     server = SubprocessASGIServer()
-    with notes.status("Starting a Prefect server for this run …"):
+    with notes.status("Starting a Prefect server for this run …"), _without_interrupts():
         server.start(timeout=START_SECONDS)
     if server.server_process:
         _end_with_this_process(server.server_process.pid)
     return str(server.api_url)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started in this block never see Ctrl-C: the runs that it ends report that to the server."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_this_process(server: int) -> None:
