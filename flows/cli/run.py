@@ -140,9 +140,10 @@ def _continues(settings: RunConfig) -> Iterator[None]:
 
 
 def _where(settings: RunConfig) -> str:
-    """The stage that was interrupted, by the record of the newest run."""
-    runs = list_runs(ArtifactStore(settings.store))
-    return f" in {runs[0].current}" if runs and runs[0].current else ""
+    """The stage that was interrupted, by the record of the newest run with these settings."""
+    given = settings.model_dump(mode="json")
+    current = next((run.current for run in list_runs(ArtifactStore(settings.store)) if run.config == given), None)
+    return f" in {current}" if current else ""
 
 
 def _stage(text: str | None, option: str) -> StageName | None:
