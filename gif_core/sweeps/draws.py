@@ -39,6 +39,8 @@ def read_draw(text: str) -> Draw:
     kind, *ends = given.split(":") if given.startswith("log:") else ("", *given.split(":"))
     try:
         low, high = map(float, ends)
+        if not (field and math.isfinite(low) and math.isfinite(high)):
+            raise ValueError
     except ValueError:
         raise GifError(
             "--draw takes stage.field=low:high or stage.field=log:low:high, for instance "

@@ -42,7 +42,10 @@ def test_a_value_may_say_where_a_drawn_one_goes() -> None:
         with_drawn(given, {})
 
 
-@pytest.mark.parametrize("text", ["training.margin", "training.margin=0.5", "training.margin=lin:0:1", "x=a:b"])
+@pytest.mark.parametrize(
+    "text",
+    ["training.margin", "training.margin=0.5", "training.margin=lin:0:1", "x=a:b", "x=0:inf", "x=nan:1", "=0:1"],
+)
 def test_a_draw_that_cannot_be_read_is_said_with_what_to_write(text: str) -> None:
     with pytest.raises(GifError, match=r"--draw takes stage\.field=low:high"):
         read_draw(text)
