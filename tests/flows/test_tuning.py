@@ -74,6 +74,42 @@ def test_trials_need_identities_that_are_held_out() -> None:
         run_tuned(given, expand(["training.gamma=1,3"]), DRAWS, 1, "0", jobs=1, dry_run=True)
 
 
+@pytest.mark.parametrize(
+    ("vary", "shares"),
+    [
+        ("ingestion.held_out=0.3", (0.3, 0.6)),
+        ("ingestion={held_out: 0.3}", (0.3, 0.6)),
+        ("ingestion.left_out=0.4", (0.5, 0.6)),
+        ("evaluation.sets=[{kind: synthetic_bin}]", (0.1, 0.2)),
+    ],
+)
+def test_trials_leave_out_what_the_variant_itself_verifies_and_verify_held_out_pairs_whatever_it_evaluates(
+    vary: str, shares: tuple[float, float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials: list[Any] = []
+
+    def sweep(given: Given, variants: list[Any], *_: Any, **__: Any) -> Swept:
+        trials.extend(given.settings(variant.with_seed(0)) for variant in variants)
+        swept = Swept(variants, [{} for _ in variants])
+        swept.__dict__.update(runs=[{0: SimpleNamespace(scores={})} for _ in variants])
+        return swept
+
+    monkeypatch.setattr(tuning, "run_sweep", sweep)
+    given = Given(None, "demo", ("ingestion.held_out=0.1",))
+    run_tuned(given, expand([vary]), DRAWS, 2, "0", jobs=1, dry_run=False)
+    assert [each.ingestion.shares for each in trials] == [pytest.approx(shares)] * 2
+    assert {each.title for trial in trials for each in trial.evaluation.sets} == {"held_out"}
+    assert "no trial has scores (failed, failed)" in capsys.readouterr().err
+    run_tuned(given, expand([vary]), DRAWS, 2, "0", jobs=1, dry_run=True)
+    assert "its runs follow, with the values of the best" in capsys.readouterr().err
+
+
+def test_more_than_half_cannot_be_held_out_with_trials() -> None:
+    given = Given(None, "demo", ("ingestion.held_out=0.5",))
+    with pytest.raises(GifError, match=r"ingestion\.held_out=0\.5 leaves none to train on, lower it"):
+        run_tuned(given, expand(["training.gamma=1,3"]), DRAWS, 1, "0", jobs=1, dry_run=True)
+
+
 def test_trials_and_draws_need_each_other(run_gif: Gif) -> None:
     sweep = ("sweep", "--preset", "demo", "--vary", "training.gamma=0,1", "--dry-run")
     assert "--trials and --draw need each other" in run_gif(*sweep, "--trials", "3", code=2)
