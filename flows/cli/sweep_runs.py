@@ -10,9 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -29,6 +30,7 @@ from schemas.stages import STAGES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
     from uuid import UUID
 
     from schemas.run import RunConfig
@@ -43,6 +45,9 @@ IMPORTED: Final = (
 """What runs need: imported once, by the process from which those of the runs are forked."""
 PATIENCE: Final = 30.0
 """Seconds between SIGINT, SIGTERM and SIGKILL to a run whose sweep has ended: enough for a checkpoint."""
+
+_exit_codes = Lock()
+"""Each exit code can be read once, and starting a process reads those of all that have ended."""
 
 
 def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int:
@@ -147,9 +152,17 @@ def _run(arguments: list[str], server: str | None, watched: Connection) -> str |
         said = Path(folder) / "said"
         said.touch()
         process = context.Process(target=_call, args=(arguments, server, said, watched))
+        return _find_error(said.read_text(errors="replace")) if finish(process) else None
+
+
+def finish(process: BaseProcess) -> int | None:
+    """Start a process and wait for it; its exit code."""
+    with _exit_codes:
         process.start()
+    wait([process.sentinel])
+    with _exit_codes:
         process.join()
-        return _find_error(said.read_text(errors="replace")) if process.exitcode else None
+    return process.exitcode
 
 
 def _call(arguments: list[str], server: str, said: Path, watched: Connection) -> None:

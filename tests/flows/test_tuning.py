@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,6 +143,12 @@ def test_a_run_that_lacks_its_data_fails_alone(monkeypatch: pytest.MonkeyPatch, 
     assert swept.evaluations == [{}, {}]
     planned = run_gif("sweep", "--preset", "demo", "--set", source, "--vary", "training.gamma=1,3", "--dry-run")
     assert planned.count("cannot run, see below") == 2
+
+
+def test_runs_that_end_while_others_start_keep_their_exit_codes() -> None:
+    processes = [multiprocessing.get_context("forkserver").Process(target=sys.exit, args=(n % 2,)) for n in range(100)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(sweep_runs.finish, processes)) == [0, 1] * 50
 
 
 def test_a_run_that_fails_in_its_process_is_named_by_its_error() -> None:
