@@ -13,8 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.cli import sweep_runs, tuning
+from flows.cli import server, sweep_runs, tuning
+from flows.cli.output import Console
 from flows.cli.services import ending_by_signal
 from flows.cli.swept import Given, Swept
 from flows.cli.tuning import describe_trials, run_tuned
@@ -143,6 +145,21 @@ def test_a_run_that_lacks_its_data_fails_alone(monkeypatch: pytest.MonkeyPatch, 
     assert swept.evaluations == [{}, {}]
     planned = run_gif("sweep", "--preset", "demo", "--set", source, "--vary", "training.gamma=1,3", "--dry-run")
     assert planned.count("cannot run, see below") == 2
+
+
+def test_the_sweeps_of_one_command_share_a_server_and_the_process_that_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = "http://127.0.0.1:1/api"
+    temporary = SimpleNamespace(running=False, api_url=api, server_process=SimpleNamespace(pid=1))
+    temporary.start = lambda **_: setattr(temporary, "running", True)
+    watched: list[int] = []
+    module = SimpleNamespace(SubprocessASGIServer=lambda: temporary)
+    monkeypatch.setitem(sys.modules, "prefect.server.api.server", module)
+    monkeypatch.setattr(server, "_end_with_this_process", watched.append)
+    with temporary_settings({PREFECT_API_URL: None}):
+        assert [server.ensure_server(Console()) for _ in range(3)] == [api] * 3
+    assert watched == [1]
 
 
 def test_runs_that_end_while_others_start_keep_their_exit_codes() -> None:
