@@ -117,6 +117,7 @@ def test_trials_and_draws_need_each_other(run_gif: Gif) -> None:
     sweep = ("sweep", "--preset", "demo", "--vary", "training.gamma=0,1", "--dry-run")
     assert "--trials and --draw need each other" in run_gif(*sweep, "--trials", "3", code=2)
     assert "--trials and --draw need each other" in run_gif(*sweep, "--draw", "training.margin=0:1", code=2)
+    assert "--vary gives its values" in run_gif(*sweep, "--trials", "3", "--draw", "training.gamma=0:1", code=2)
     planned = run_gif(*sweep, "--trials", "2", "--draw", "training.margin=0:1")
     assert planned.count("trial 1") == planned.count("trial 2") == 2
 
