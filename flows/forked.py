@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from gif_core.runtime import ending_by_signal, milestones
@@ -21,6 +22,7 @@ from schemas.stages import STAGES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 IMPORTED: Final = (
     "flows.cli.run",
@@ -32,6 +34,9 @@ IMPORTED: Final = (
 """What runs need: imported once, by the process from which those of the runs are forked."""
 PATIENCE: Final = 30.0
 """Seconds between SIGINT, SIGTERM and SIGKILL to a run whose parent has ended: enough for a checkpoint."""
+
+_exit_codes = Lock()
+"""Each exit code can be read once, and starting a process reads those of all that have ended."""
 
 
 @contextmanager
@@ -60,15 +65,29 @@ def run_forked(
         path = Path(said.name)
         try:
             process = context.Process(target=_begin, args=(work, given, server, path, watched, theirs))
-            process.start()
+            start(process)
             theirs.close()
             with suppress(EOFError):
                 while True:
                     tell(reached.recv())
-            process.join()
+            code = finish(process)
         finally:
             path.unlink(missing_ok=True)
-        return _find_error(said.read()) if process.exitcode else None
+        return _find_error(said.read()) if code else None
+
+
+def start(process: BaseProcess) -> None:
+    """Start a process, while no exit code is being read."""
+    with _exit_codes:
+        process.start()
+
+
+def finish(process: BaseProcess) -> int | None:
+    """Wait for a process; its exit code."""
+    wait([process.sentinel])
+    with _exit_codes:
+        process.join()
+    return process.exitcode
 
 
 def _begin(

@@ -10,13 +10,17 @@ WAITING = 20.0
 """Percent of the last ten seconds in which some program waited for a processor, from which a machine counts as busy."""
 
 
+UNKNOWN = (OSError, ValueError, IndexError)
+"""What reading them raises where they are missing, or are not what Linux writes, as in some containers."""
+
+
 def _is_busy() -> bool:
     """Whether other programs use all processors of this machine, on Linux."""
-    with suppress(OSError):
+    with suppress(*UNKNOWN):
         running = int(LOAD.read_text().split()[3].partition("/")[0]) - 1
         if running >= (os.cpu_count() or 1):
             return True
-    with suppress(OSError):
+    with suppress(*UNKNOWN):
         return float(PRESSURE.read_text().split("avg10=")[1].split()[0]) > WAITING
     return False
 

@@ -136,6 +136,11 @@ class _Asked:
 
     def _sweep(self, found: Experiment) -> tuple[Swept, list[str]]:
         """The runs, and lines on their tuning."""
+        if found.tuning and self.scale != "demo":
+            raise GifError(
+                f"{found.title!r} draws values that suit the demo's network and optimizer: give --scale demo, or draw "
+                "others with 'gif sweep --trials'"
+            )
         given = Given(None, DEMO if self.scale == "demo" else found.preset, self.overrides)
         variants = [self._variant(row) for row in found.rows_at(self.scale)]
         if found.tuning is None:

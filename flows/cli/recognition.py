@@ -74,7 +74,8 @@ def embed(
     """
     check_format(out)
     check_drawing(draw, images)
-    given = read_given(images, faces, landmarks, every=every, skip=True)
+    is_named = out is None or out.suffix != ".npy"  # its rows are known by their order alone
+    given = read_given(images, faces, landmarks, every=every, skip=is_named)
     features_BD = _load(store, model, device).embed([each.face for each in given])
     names = [each.name for each in given]
     if out is None:

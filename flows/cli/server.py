@@ -15,7 +15,7 @@ WATCH = 'cat > /dev/null; kill -TERM "$0"'
 
 
 def ensure_server(notes: Console) -> str:
-    """Start Prefect's temporary server unless one is set; it ends with this process, even if that is killed.
+    """Start Prefect's temporary server unless one is set or started; it ends with this process, even if that is killed.
 
     Returns its address.
     """
@@ -23,7 +23,9 @@ def ensure_server(notes: Console) -> str:
         return str(known)
     from prefect.server.api.server import SubprocessASGIServer  # imports the whole server, which takes seconds
 
-    server = SubprocessASGIServer()
+    server = SubprocessASGIServer()  # the same one in every call
+    if server.running:
+        return str(server.api_url)
     with notes.status("Starting a Prefect server for this run …"), _without_interrupts():
         server.start(timeout=START_SECONDS)
     if server.server_process:

@@ -14,7 +14,7 @@ from flows.cli.options import Config, Overrides, Page, Preset
 from flows.cli.output import Console
 from flows.cli.swept import Given, run_sweep
 from flows.cli.tuning import describe_trials, run_tuned
-from gif_core.sweeps import expand, read_draw, write_page
+from gif_core.sweeps import expand, read_draws, write_page
 from schemas.errors import GifError
 
 if TYPE_CHECKING:
@@ -70,16 +70,15 @@ def sweep(
       gif sweep -c run.yaml --vary training.head=arcface,cosface --trials 8 --draw training.learning_rate=log:0.001:0.1
     """
     given = Given(config, preset, tuple(overrides or ()))
-    draws, remarks = [read_draw(each) for each in draw or ()], list[str]()
+    variants, remarks = expand(vary), list[str]()
+    draws = read_draws(draw or (), variants)
     if bool(draws) != bool(trials):
         raise GifError("--trials and --draw need each other: how many values to try, and of which settings")
     if trials:
-        swept, tried = run_tuned(
-            given, expand(vary), draws, trials, seeds, jobs=jobs, work_pool=work_pool, dry_run=dry_run
-        )
+        swept, tried = run_tuned(given, variants, draws, trials, seeds, jobs=jobs, work_pool=work_pool, dry_run=dry_run)
         remarks = [describe_trials(each) for each in tried]
     else:
-        swept = run_sweep(given, expand(vary), seeds, jobs=jobs, work_pool=work_pool, dry_run=dry_run)
+        swept = run_sweep(given, variants, seeds, jobs=jobs, work_pool=work_pool, dry_run=dry_run)
     sections = swept.summarise(paired=paired)
     show_sections(sections)
     if out and sections:

@@ -21,7 +21,7 @@ DEVELOPMENT: Final = (
     "evaluation.systems=[model]",
     "evaluation.identification=null",
 )
-"""Trials verify pairs of held-out identities, and nothing else."""
+"""Trials verify pairs of held-out identities, and nothing else, whatever a variant evaluates."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ def run_tuned(
         )
         tried.append(found)
         if found.best is None:
+            note(f"{variant.name}: its runs follow, with the values of the best" if dry_run else describe_trials(found))
             all_runs.append(Swept([variant], [{}], failed))
             continue
         note(describe_trials(found))
@@ -84,22 +85,27 @@ def _try(
     dry_run: bool,
 ) -> tuple[Trials, int]:
     """The trials of a variant, and how many failed."""
-    on_development = replace(given, overrides=(*given.overrides, *_develop(given, variant)))
     trials = [
-        replace(with_drawn(variant, values), label=f"{variant.name}, trial {number}")
+        _on_development(given, with_drawn(variant, values), f"{variant.name}, trial {number}")
         for number, values in enumerate(drawn, start=1)
     ]
-    swept = run_sweep(on_development, trials, str(seed), jobs=jobs, work_pool=work_pool, dry_run=dry_run)
-    accuracies = [runs[seed].scores[TITLE]["accuracy"] if seed in runs else None for runs in swept.runs]
+    swept = run_sweep(given, trials, str(seed), jobs=jobs, work_pool=work_pool, dry_run=dry_run)
+    accuracies = [runs[seed].scores.get(TITLE, {}).get("accuracy") if seed in runs else None for runs in swept.runs]
     return Trials(variant, drawn, accuracies), swept.failed
 
 
-def _develop(given: Given, variant: Variant) -> list[str]:
-    """Leave out the identities that the runs verify, and hold out as many others."""
-    ingestion = given.settings([], variant.preset).ingestion
-    if not ingestion.held_out:
+def _on_development(given: Given, variant: Variant, label: str) -> Variant:
+    """The variant without the identities that its runs verify, and with as many others held out."""
+    ingestion = given.settings(list(variant.overrides), variant.preset).ingestion
+    share, end = ingestion.held_out, ingestion.shares[1]
+    if not share:
         raise GifError("trials need development identities: set ingestion.held_out above 0, for instance to 0.1")
-    return [f"ingestion.left_out={ingestion.shares[1]}", *DEVELOPMENT]
+    if end + share >= 1:
+        raise GifError(
+            f"trials hold out as many identities again: ingestion.held_out={share} leaves none to train on, lower it"
+        )
+    left_out = f"ingestion.left_out={end}"
+    return replace(variant, overrides=(*variant.overrides, left_out, *DEVELOPMENT), label=label)
 
 
 def describe_trials(trials: Trials) -> str:

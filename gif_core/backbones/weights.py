@@ -28,17 +28,21 @@ def open_foreign_backbone(name: str, path: Path) -> Backbone:
 
 
 @once_per_file
-def find_misfit(path: Path, name: str | None) -> str:
-    """Why the file holds no weights, or none of the backbone `name`; empty when it does. Builds no network."""
+def find_misfit(path: Path, name: str | None, dim: int | None = None) -> str:
+    """Why the file holds no weights, or none of the backbone `name` with features of `dim` dimensions, if given.
+
+    Empty when it does. Builds no network.
+    """
     try:
         weights = read_weights(path)
-        if name is not None:
-            with torch.device("meta"):
-                model = build_backbone(name, _find_dim(name, weights))
-            fit_weights(model, weights, path, _unwrap)
+        if name is None:
+            return ""
+        found = _find_dim(name, weights)
+        with torch.device("meta"):
+            fit_weights(build_backbone(name, found), weights, path, _unwrap)
     except WeightsError as error:
         return str(error)
-    return ""
+    return "" if dim in (None, found) else f"{path} gives features of {found} dimensions, not of {dim}"
 
 
 def _find_dim(name: str, weights: Weights) -> int:

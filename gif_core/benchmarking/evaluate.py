@@ -52,12 +52,12 @@ def bench_evaluate(setting: Setting) -> BenchmarkResult:
         "evaluate",
         f"{config.training.backbone} and {given.model}",
         settings={"backbone": config.training.backbone, "encoder": given.encoder, "model": given.model}
-        | {"identities": setting.identities, "dimension": dim, "batch": batch, "passes": passes}
+        | {"identities": setting.identities, "dimension": dim, "passes": passes}
         | {"beam": _beam(setting), "length": shape.length, "values": shape.vocab_size},
         per_second=1 / model,
         peak_memory=memory.peak,
         phases=phases,
-        figures={"forward_per_second": passes / model, "encoder_per_second": passes / encoder},
+        figures={"forward_per_second": passes / model, "encoder_per_second": passes / encoder, "batch": batch},
     )
 
 

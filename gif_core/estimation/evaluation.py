@@ -86,14 +86,13 @@ def _of_features(passes: int, case: Case) -> float:
 
 
 def _probes(given: IdentificationConfig, case: Case) -> tuple[int, int]:
-    """Images of enrolled and of unknown identities; the latter are those that there are."""
-    return given.images, min(given.images, case.scale.held_out_images)
+    """Images of enrolled and of unknown identities; without any of the latter nothing is searched."""
+    unknown = min(given.images, case.scale.held_out_images)
+    return (given.images if unknown else 0), unknown
 
 
 def _of_identification(given: IdentificationConfig, case: Case) -> float:
     """Seconds of drawing new images of the enrolled, of all features, and of three searches of each."""
-    if not case.scale.held_out_images:
-        return 0.0
     enrolled, unknown = _probes(given, case)
     passes = (enrolled + unknown) * (2 if case.config.evaluation.flip else 1)
     drawn = enrolled / case.machine.drawing() if case.scale.drawn else 0.0

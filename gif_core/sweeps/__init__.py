@@ -21,13 +21,14 @@ __all__ = [
     "expand",
     "find_evaluation",
     "read_draw",
+    "read_draws",
     "summarise",
     "with_drawn",
     "write_page",
 ]
 
 if TYPE_CHECKING:
-    from gif_core.sweeps.draws import Draw, Drawn, draw_trials, read_draw, with_drawn
+    from gif_core.sweeps.draws import Draw, Drawn, draw_trials, read_draw, read_draws, with_drawn
     from gif_core.sweeps.grid import Variant, expand
     from gif_core.sweeps.page import write_page
     from gif_core.sweeps.summary import Line, Section, compare_identities, find_evaluation, summarise

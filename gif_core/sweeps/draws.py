@@ -39,6 +39,8 @@ def read_draw(text: str) -> Draw:
     kind, *ends = given.split(":") if given.startswith("log:") else ("", *given.split(":"))
     try:
         low, high = map(float, ends)
+        if not (field and math.isfinite(low) and math.isfinite(high)):
+            raise ValueError
     except ValueError:
         raise GifError(
             "--draw takes stage.field=low:high or stage.field=log:low:high, for instance "
@@ -47,6 +49,22 @@ def read_draw(text: str) -> Draw:
     if low >= high or (kind and low <= 0):
         raise GifError(f"--draw {text}: the first end must be below the second{', and above 0' if kind else ''}")
     return Draw(field, low, high, bool(kind))
+
+
+def read_draws(texts: Sequence[str], variants: Sequence[Variant]) -> list[Draw]:
+    """The draws of a sweep: of every setting once, and of none that its variants set themselves."""
+    draws, own = [read_draw(text) for text in texts], {field for each in variants for field in own_settings(each)}
+    for number, draw in enumerate(draws):
+        if draw.field in own:
+            raise GifError(f"--draw {draw.field}: --vary gives its values, so no trial would have a drawn one")
+        if draw.field in (each.field for each in draws[:number]):
+            raise GifError(f"--draw names {draw.field} twice")
+    return draws
+
+
+def own_settings(variant: Variant) -> set[str]:
+    """The settings that a variant has itself."""
+    return {each.partition("=")[0] for each in variant.overrides}
 
 
 def draw_trials(draws: Sequence[Draw], trials: int) -> list[Drawn]:
@@ -64,7 +82,7 @@ def with_drawn(variant: Variant, drawn: Drawn) -> Variant:
     filled = tuple(
         re.sub(r"\{(\w+\.[\w.]+)\}", lambda found: _value(drawn, found[1]), each) for each in variant.overrides
     )
-    own = {each.partition("=")[0] for each in variant.overrides}
+    own = own_settings(variant)
     used = {name for each in variant.overrides for name in re.findall(r"\{(\w+\.[\w.]+)\}", each)}
     added = (f"{field}={value}" for field, value in drawn.items() if field not in own | used)
     return Variant((*filled, *added), variant.name, variant.preset)

@@ -117,6 +117,7 @@ def test_a_measurement_may_use_no_more_than_the_gpu_has(monkeypatch: pytest.Monk
 def test_mistakes_are_said_in_a_sentence(run_gif: Gif) -> None:
     assert "--device is cpu, cuda or cuda:N, not 'gpu'" in run_gif("paper", "figure1c", "--device", "gpu", code=2)
     assert "unknown experiment 'table9'" in run_gif("paper", "table9", code=2)
+    assert "suit the demo's network and optimizer: give --scale demo" in run_gif("paper", "heads", "--dry-run", code=2)
     assert "--scale is full or demo" in run_gif("paper", "table1", "--scale", "tiny", code=2)
 
 

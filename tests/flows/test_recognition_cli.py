@@ -215,6 +215,9 @@ def test_a_photograph_without_a_face_among_others_is_left_out_and_the_command_fa
     assert [json.loads(line)["image"] for line in lines if line.startswith("{")] == [group, "identities-0.jpg"]
     assert any("sky.png: no face was found" in line and "it is left out" in line for line in lines)
     assert "left out" not in gif("verify", "sky.png", group, code=2), "a pair needs both"
+    assert "vectors.parquet: 1 vectors" in gif("embed", "sky.png", group, "--out", "vectors.parquet", code=1)
+    assert "left out" not in gif("embed", "sky.png", group, "--out", "vectors.npy", code=2), "a row for each"
+    assert not (work / "vectors.npy").exists()
 
 
 def test_the_table_of_many_features_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:

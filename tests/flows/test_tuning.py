@@ -1,18 +1,23 @@
 """`gif sweep --trials`: every variant is tuned alike, on identities that its runs do not verify."""
 
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.cli import sweep_runs, tuning
+from flows import forked
+from flows.cli import server, sweep_runs, tuning
+from flows.cli.output import Console
 from flows.cli.swept import Given, Swept
 from flows.cli.tuning import describe_trials, run_tuned
 from flows.forked import run_forked, watched_pipe
@@ -73,10 +78,47 @@ def test_trials_need_identities_that_are_held_out() -> None:
         run_tuned(given, expand(["training.gamma=1,3"]), DRAWS, 1, "0", jobs=1, dry_run=True)
 
 
+@pytest.mark.parametrize(
+    ("vary", "shares"),
+    [
+        ("ingestion.held_out=0.3", (0.3, 0.6)),
+        ("ingestion={held_out: 0.3}", (0.3, 0.6)),
+        ("ingestion.left_out=0.4", (0.5, 0.6)),
+        ("evaluation.sets=[{kind: synthetic_bin}]", (0.1, 0.2)),
+    ],
+)
+def test_trials_leave_out_what_the_variant_itself_verifies_and_verify_held_out_pairs_whatever_it_evaluates(
+    vary: str, shares: tuple[float, float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials: list[Any] = []
+
+    def sweep(given: Given, variants: list[Any], *_: Any, **__: Any) -> Swept:
+        trials.extend(given.settings(variant.with_seed(0)) for variant in variants)
+        swept = Swept(variants, [{} for _ in variants])
+        swept.__dict__.update(runs=[{0: SimpleNamespace(scores={})} for _ in variants])
+        return swept
+
+    monkeypatch.setattr(tuning, "run_sweep", sweep)
+    given = Given(None, "demo", ("ingestion.held_out=0.1",))
+    run_tuned(given, expand([vary]), DRAWS, 2, "0", jobs=1, dry_run=False)
+    assert [each.ingestion.shares for each in trials] == [pytest.approx(shares)] * 2
+    assert {each.title for trial in trials for each in trial.evaluation.sets} == {"held_out"}
+    assert "no trial has scores (failed, failed)" in capsys.readouterr().err
+    run_tuned(given, expand([vary]), DRAWS, 2, "0", jobs=1, dry_run=True)
+    assert "its runs follow, with the values of the best" in capsys.readouterr().err
+
+
+def test_more_than_half_cannot_be_held_out_with_trials() -> None:
+    given = Given(None, "demo", ("ingestion.held_out=0.5",))
+    with pytest.raises(GifError, match=r"ingestion\.held_out=0\.5 leaves none to train on, lower it"):
+        run_tuned(given, expand(["training.gamma=1,3"]), DRAWS, 1, "0", jobs=1, dry_run=True)
+
+
 def test_trials_and_draws_need_each_other(run_gif: Gif) -> None:
     sweep = ("sweep", "--preset", "demo", "--vary", "training.gamma=0,1", "--dry-run")
     assert "--trials and --draw need each other" in run_gif(*sweep, "--trials", "3", code=2)
     assert "--trials and --draw need each other" in run_gif(*sweep, "--draw", "training.margin=0:1", code=2)
+    assert "--vary gives its values" in run_gif(*sweep, "--trials", "3", "--draw", "training.gamma=0:1", code=2)
     planned = run_gif(*sweep, "--trials", "2", "--draw", "training.margin=0:1")
     assert planned.count("trial 1") == planned.count("trial 2") == 2
 
@@ -105,6 +147,32 @@ def test_a_run_that_lacks_its_data_fails_alone(monkeypatch: pytest.MonkeyPatch, 
     assert swept.evaluations == [{}, {}]
     planned = run_gif("sweep", "--preset", "demo", "--set", source, "--vary", "training.gamma=1,3", "--dry-run")
     assert planned.count("cannot run, see below") == 2
+
+
+def test_the_sweeps_of_one_command_share_a_server_and_the_process_that_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = "http://127.0.0.1:1/api"
+    temporary = SimpleNamespace(running=False, api_url=api, server_process=SimpleNamespace(pid=1))
+    temporary.start = lambda **_: setattr(temporary, "running", True)
+    watched: list[int] = []
+    module = SimpleNamespace(SubprocessASGIServer=lambda: temporary)
+    monkeypatch.setitem(sys.modules, "prefect.server.api.server", module)
+    monkeypatch.setattr(server, "_end_with_this_process", watched.append)
+    with temporary_settings({PREFECT_API_URL: None}):
+        assert [server.ensure_server(Console()) for _ in range(3)] == [api] * 3
+    assert watched == [1]
+
+
+def test_runs_that_end_while_others_start_keep_their_exit_codes() -> None:
+    processes = [multiprocessing.get_context("forkserver").Process(target=sys.exit, args=(n % 2,)) for n in range(100)]
+
+    def run(process: Any) -> int | None:
+        forked.start(process)
+        return forked.finish(process)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, processes)) == [0, 1] * 50
 
 
 def test_a_run_that_fails_in_its_process_is_named_by_its_error() -> None:

@@ -16,7 +16,15 @@ FREE, FULL, PRESSED = "0.1 9.0 9.0 2/300 1", "0.1 0.1 0.1 9/300 1", "some avg10=
 
 @pytest.mark.parametrize(
     ("load", "pressure", "found"),
-    [(FREE, "some avg10=0.00 avg60=55", False), (FREE, PRESSED, True), (FULL, None, True), (None, None, False)],
+    [
+        (FREE, "some avg10=0.00 avg60=55", False),
+        (FREE, PRESSED, True),
+        (FULL, None, True),
+        (None, None, False),
+        ("", "", False),
+        ("unknown load", "some avg10=x", False),
+        ("", PRESSED, True),
+    ],
 )
 def test_a_machine_is_busy_when_as_many_others_run_or_some_had_to_wait(
     load: str | None, pressure: str | None, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

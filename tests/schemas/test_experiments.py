@@ -1,9 +1,13 @@
 """Experiments of the paper: every row is a valid configuration, at the paper's size and at the demo's."""
 
+from typing import get_args
+
 import pytest
 
-from schemas.experiments import DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
+from gif_core.sweeps import Variant, draw_trials, read_draw, with_drawn
+from schemas.experiments import BESIDE, DEMO, EXPERIMENTS, Experiment, Scale, read_experiment
 from schemas.loading import load_config
+from schemas.training import HeadName
 
 
 def settings_of(experiment: Experiment, scale: str) -> list[str]:
@@ -22,7 +26,7 @@ def test_every_row_is_a_configuration_of_its_own(name: str, scale: str) -> None:
 
 
 @pytest.mark.parametrize("scale", ["full", "demo"])
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *BESIDE])
 def test_no_two_rows_have_runs_of_the_same_name(name: str, scale: Scale) -> None:
     labels = [row.label(scale) for row in read_experiment(name).rows_at(scale)]
     assert len(set(labels)) == len(labels)
@@ -68,6 +72,27 @@ def test_ablations_of_codes_use_the_code_loss_alone_as_the_paper_does() -> None:
     for name in ("figure5d", "figure5ef", "supplement-lambda"):
         for settings in settings_of(read_experiment(name), "full"):
             assert '"gamma":0.0' in settings, name
+
+
+def test_heads_that_are_tuned_alike_are_all_heads_and_each_takes_what_is_drawn() -> None:
+    found = read_experiment("heads")
+    assert found.tuning
+    drawn = draw_trials([read_draw(each) for each in found.tuning.draws], found.tuning.trials)
+    heads, taken = set(), {}
+    for row in found.rows_at("demo"):
+        tuned = [with_drawn(Variant(row.settings), values) for values in drawn]
+        configs = [load_config(DEMO, list(variant.overrides)).training for variant in tuned]
+        heads.add(configs[0].head)
+        assert [each.learning_rate for each in configs] == [float(values["training.learning_rate"]) for values in drawn]
+        taken[row.name] = {
+            name for name in configs[0].model_dump() if len({str(getattr(c, name)) for c in configs}) > 1
+        }
+    assert heads == set(get_args(HeadName))
+    rate = {"learning_rate"}
+    assert taken.pop("GIF (default)") == rate | {"alignment_scale", "alignment_margin"}, "L_C keeps its own scale"
+    assert taken.pop("GIF (as printed)") == rate | {"scale"}
+    assert taken.pop("combined margin") == rate | {"scale", "margins"}
+    assert set(map(frozenset, taken.values())) == {frozenset(rate | {"scale", "margin"})}
 
 
 def test_an_unknown_experiment_gets_the_list() -> None:

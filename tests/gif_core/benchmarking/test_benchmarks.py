@@ -188,7 +188,10 @@ def test_the_seconds_of_tokenization_are_found_in_its_steps(
 
 
 def test_the_seconds_of_evaluation_are_found_in_its_parts(
-    measured: Callable[[str], BenchmarkResult], hand_clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    measured: Callable[[str], BenchmarkResult],
+    config: RunConfig,
+    hand_clock: HandClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evaluate, "IMAGES", 32)
     monkeypatch.setattr(evaluate, "IDENTITIES", 8)
@@ -199,13 +202,16 @@ def test_the_seconds_of_evaluation_are_found_in_its_parts(
     hand_clock.slow(evaluate.DrawnFaces, "load", 64)
     hand_clock.slow(evaluate.Gallery, "find", 256)
     result = measured("evaluate")
-    batch = result.settings["batch"]
+    batch = result.figures["batch"]
     assert result.phases["model"] == 2 * 8 / batch, "image and mirror, one batch after another"
     assert result.figures["forward_per_second"] == batch / 8
     assert result.figures["encoder_per_second"] == batch / 16
     assert result.phases["a pair's pixels"] == 32 / 16
     assert result.phases["a drawn face"] == 64 / 64
     assert {result.phases[f"search {way}"] for way in ("codes", "reranked", "exhaustive")} == {1}
+    longer = run_benchmark("evaluate", config, device="cpu", seconds=100, identities=IDENTITIES)
+    assert longer.figures["batch"] != batch
+    assert longer.key == result.key, "it replaces an older figure, of however many images at once"
 
 
 SECONDS_OF_STAGES = {

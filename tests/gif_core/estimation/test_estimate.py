@@ -214,6 +214,9 @@ EVALUATED = result(
 )
 
 
+HELD_OUT, NO_SEARCH = ("evaluation.sets=[{kind: held_out}]",), "evaluation.identification=null"
+
+
 def evaluation(*overrides: str, scale: Scale | None = None) -> float:
     """Seconds of the demo's evaluation of held-out identities by `EVALUATED`, without its start."""
     figures = (EVALUATED, result("start", device="cpu", phases=STARTS))
@@ -283,3 +286,5 @@ def test_an_exhaustive_search_grows_with_the_identities() -> None:
 
 def test_without_held_out_identities_nothing_is_evaluated() -> None:
     assert evaluation(scale=Scale(2000, 20_000, drawn=True)) == 0
+    read = [costs(2000, Machine(0, "", 2), *more)["evaluation"].reads for more in (HELD_OUT, (*HELD_OUT, NO_SEARCH))]
+    assert read[0] == read[1], "nor are new images of the enrolled read"

@@ -77,6 +77,16 @@ def test_weights_that_are_no_numbers_or_of_another_network_are_refused_before_wo
         check(tmp_path, *settings)
 
 
+@pytest.mark.parametrize("setting", ["start_from", "teacher"])
+def test_weights_with_features_of_other_dimensions_than_the_run_has_are_refused(tmp_path: Path, setting: str) -> None:
+    file = tmp_path / "backbone.pth"
+    torch.save(build_backbone("iresnet_tiny", 32).state_dict(), file)
+    settings = ["training.backbone=iresnet_tiny", f"training.{setting}={file}"]
+    assert check(tmp_path, *settings, "separation.dimension=32") == []
+    with pytest.raises(CannotRunError, match=f"training.{setting}: .* gives features of 32 dimensions, not of 64"):
+        check(tmp_path, *settings, "separation.dimension=64")
+
+
 def test_weights_of_stages_that_are_stored_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "backbone.pth"
     torch.save(build_backbone("iresnet_tiny", 32).state_dict(), file)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gif_core.sweeps import Variant, draw_trials, read_draw, with_drawn
+from gif_core.sweeps import Variant, draw_trials, expand, read_draw, read_draws, with_drawn
 from schemas.errors import GifError
 
 RATE, MARGIN = read_draw("training.learning_rate=log:0.001:0.1"), read_draw("training.margin=0:0.5")
@@ -42,7 +42,10 @@ def test_a_value_may_say_where_a_drawn_one_goes() -> None:
         with_drawn(given, {})
 
 
-@pytest.mark.parametrize("text", ["training.margin", "training.margin=0.5", "training.margin=lin:0:1", "x=a:b"])
+@pytest.mark.parametrize(
+    "text",
+    ["training.margin", "training.margin=0.5", "training.margin=lin:0:1", "x=a:b", "x=0:inf", "x=nan:1", "=0:1"],
+)
 def test_a_draw_that_cannot_be_read_is_said_with_what_to_write(text: str) -> None:
     with pytest.raises(GifError, match=r"--draw takes stage\.field=low:high"):
         read_draw(text)
@@ -52,3 +55,17 @@ def test_a_draw_that_cannot_be_read_is_said_with_what_to_write(text: str) -> Non
 def test_a_range_without_values_is_refused(text: str) -> None:
     with pytest.raises(GifError, match="must be below the second"):
         read_draw(text)
+
+
+@pytest.mark.parametrize(
+    ("draws", "words"),
+    [
+        (["training.scale=8:64", "training.margin=0:1"], "--draw training.margin: --vary gives its values"),
+        (["training.scale=8:64", "training.gamma=0:1", "training.scale=1:2"], "--draw names training.scale twice"),
+    ],
+)
+def test_a_draw_that_would_change_nothing_is_refused(draws: list[str], words: str) -> None:
+    variants = expand(["training.margin=0,0.2", "training.head=cosface,arcface"])
+    assert [draw.field for draw in read_draws(draws[:1], variants)] == ["training.scale"]
+    with pytest.raises(GifError, match=words):
+        read_draws(draws, variants)
