@@ -113,7 +113,7 @@ def test_a_run_that_fails_ends_its_rival_and_raises_its_own_error(
     assert sorted(run.state for run in list_runs(ArtifactStore(tiny.store))) == ["failed", "interrupted"]
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_demo_that_is_ended_leaves_no_process_and_no_file(
     sign: signal.Signals, tmp_path: Path, tiny: RunConfig, prefect_api: str, running_process: Process
 ) -> None:
