@@ -187,6 +187,17 @@ def test_the_seconds_of_tokenization_are_found_in_its_steps(
     assert result.figures["rest_per_second"] == pytest.approx(300 / 14)
 
 
+@pytest.mark.parametrize("start_gap", ["null", "0.05"])
+def test_separation_is_measured_also_with_settings_that_would_end_it_early(
+    start_gap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(separate.SIZES, "cpu", 256)
+    config = load_config("demo", ["separation.least_kept=0.999", f"separation.start_gap={start_gap}"])
+    found = run_benchmark("separate", config, device="cpu", seconds=SECONDS).figures
+    assert found["epoch_seconds"] > 0
+    assert (found["closed_form_seconds"] > 0) == (start_gap != "null")
+
+
 def test_the_seconds_of_evaluation_are_found_in_its_parts(
     measured: Callable[[str], BenchmarkResult],
     config: RunConfig,
