@@ -262,6 +262,12 @@ def test_the_smallest_run_has_valid_settings_and_the_networks_of_any_preset(pres
     assert (read.embedding.pretrained, read.training.epochs) == ("random", 1)
 
 
+def test_the_smallest_run_does_not_divide_its_few_images_into_parts(tmp_path: Path) -> None:
+    given = load_config("demo", ["training.batch_size=512", "training.accumulation=16"])
+    training = start.smallest_run(Setting(given, CPU, tmp_path, 1.0, 1)).training
+    assert training.batch_size // training.accumulation >= 2, "batch normalisation needs two images"
+
+
 @pytest.mark.slow  # a run of the pipeline
 def test_every_stage_of_the_smallest_run_takes_its_time(config: RunConfig) -> None:
     result = run_benchmark("start", config, device="cpu", command=(sys.executable, "-P", "-m", "flows.cli"))
