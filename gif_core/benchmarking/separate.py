@@ -33,7 +33,8 @@ LEAST: Final = 1e-6
 def bench_separate(setting: Setting) -> BenchmarkResult:
     """Code vectors moved per second in an epoch, and what it spends besides its products (Eq. 6)."""
     count, dim = SIZES.get(setting.device.type, SIZES["cpu"]), code_dimension(setting.config)
-    config = setting.config.separation.model_copy(update={"epochs": EPOCHS, "target_gap": None})
+    never_stops = {"epochs": EPOCHS, "target_gap": None, "least_kept": None}
+    config = setting.config.separation.model_copy(update=never_stops)
     generator = torch.Generator().manual_seed(0)
     vectors_ND = unit_rows(torch.randn(count, dim, generator=generator) + COMMON)
     rows = ShardedRows(vectors_ND.to(setting.device))

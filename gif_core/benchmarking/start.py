@@ -51,6 +51,7 @@ def smallest_run(setting: Setting) -> RunConfig:
     """The networks, the head and the systems of the settings, with hardly any work for them."""
     given = setting.config
     few = IdentificationConfig(images=FEW) if given.evaluation.identification else None
+    few_steps = {"epochs": 1, "warmup_steps": 0, "batch_size": BATCH, "accumulation": 1}
     changes = {
         "preset": None,
         "store": str(setting.folder / "store"),
@@ -59,7 +60,7 @@ def smallest_run(setting: Setting) -> RunConfig:
         "embedding": without_weights(given.embedding),
         "separation": {"epochs": 1, "target_gap": None, "batch_size": BATCH, "extends": None},
         "tokenization": {"extends": None},
-        "training": {"epochs": 1, "warmup_steps": 0, "batch_size": BATCH, **dict.fromkeys(NOT_NEEDED)},
+        "training": few_steps | dict.fromkeys(NOT_NEEDED),
         "evaluation": {"sets": (HeldOutSet(),), "pairs": FEW, "folds": 2, "identification": few},
     }
     parts = {

@@ -187,6 +187,17 @@ def test_the_seconds_of_tokenization_are_found_in_its_steps(
     assert result.figures["rest_per_second"] == pytest.approx(300 / 14)
 
 
+@pytest.mark.parametrize("start_gap", ["null", "0.05"])
+def test_separation_is_measured_also_with_settings_that_would_end_it_early(
+    start_gap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(separate.SIZES, "cpu", 256)
+    config = load_config("demo", ["separation.least_kept=0.999", f"separation.start_gap={start_gap}"])
+    found = run_benchmark("separate", config, device="cpu", seconds=SECONDS).figures
+    assert found["epoch_seconds"] > 0
+    assert (found["closed_form_seconds"] > 0) == (start_gap != "null")
+
+
 def test_the_seconds_of_evaluation_are_found_in_its_parts(
     measured: Callable[[str], BenchmarkResult],
     config: RunConfig,
@@ -249,6 +260,12 @@ def test_the_smallest_run_has_valid_settings_and_the_networks_of_any_preset(pres
     assert read == smallest
     assert (read.training.backbone, read.embedding.model) == (given.training.backbone, given.embedding.model)
     assert (read.embedding.pretrained, read.training.epochs) == ("random", 1)
+
+
+def test_the_smallest_run_does_not_divide_its_few_images_into_parts(tmp_path: Path) -> None:
+    given = load_config("demo", ["training.batch_size=512", "training.accumulation=16"])
+    training = start.smallest_run(Setting(given, CPU, tmp_path, 1.0, 1)).training
+    assert training.batch_size // training.accumulation >= 2, "batch normalisation needs two images"
 
 
 @pytest.mark.slow  # a run of the pipeline
