@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from flows import forked
 from flows.cli import paper as module
 from flows.cli import sweep as sweep_module
-from flows.cli import sweep_runs
 from flows.cli.output import Console
 from flows.cli.swept import Swept
 from gif_core.paper import Grid
@@ -134,6 +134,6 @@ def test_a_table_wider_than_the_terminal_is_shown_in_parts(capsys: pytest.Captur
 
 
 def test_a_run_that_fails_is_named_by_its_error_and_not_by_what_follows_it() -> None:
-    assert sweep_runs._find_error("error: the disk is full\nwarning: something else\n") == "the disk is full"
-    assert sweep_runs._find_error("Killed") == "Killed"
-    assert sweep_runs._find_error("") == "without a word"
+    assert forked._find_error("error: the disk is full\nwarning: something else\n") == "the disk is full"
+    assert forked._find_error("Killed") == "Killed"
+    assert forked._find_error("") == "without a word"

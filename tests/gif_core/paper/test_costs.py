@@ -56,7 +56,7 @@ def test_images_of_a_step_come_in_groups_of_one_identity_as_in_training(
     assert len(labels_B) == 512
     assert np.unique(np.diff(np.flatnonzero(np.diff(labels_B)))).tolist() == [10]
     monkeypatch.setattr("gif_core.paper.head_steps.SECONDS", 0.0)
-    assert measure(HeadPoint("virtual_fc", 3000), tmp_path).bytes > 0
+    assert measure(HeadPoint("virtual_fc", 3000), tmp_path).processor_seconds > 0
 
 
 def test_heads_that_do_not_fit_are_computed_only() -> None:
