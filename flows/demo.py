@@ -12,7 +12,7 @@ from prefect.client.orchestration import get_client
 from flows.forked import run_forked, watched_pipe
 from flows.stages import Run, flow_store
 from gif_core.artifacts import ArtifactStore, begin_run
-from gif_core.planning import plan_stages
+from gif_core.planning import is_scored
 from gif_core.runtime import milestones_beside, with_log_fields
 from schemas.artifacts import RunRecord, StageRecord
 from schemas.errors import GifError
@@ -69,7 +69,7 @@ class _Rival:
 
     def start(self) -> None:
         """Start it, unless it has been started or is stored."""
-        if self.error is None and not _is_scored(self.config):
+        if self.error is None and not is_scored(self.config):
             with get_client(sync_client=True) as client:
                 server = str(client.api_url)
             self.error = self.thread.submit(with_log_fields(self._run), server)
@@ -95,10 +95,6 @@ def _open_rival(config: RunConfig) -> Iterator[_Rival]:
 
 def _score(config: RunConfig) -> None:
     rival(config)
-
-
-def _is_scored(config: RunConfig) -> bool:
-    return plan_stages(ArtifactStore(config.store), config)["evaluation"].action == "reuse"
 
 
 def _tell(text: str) -> None:

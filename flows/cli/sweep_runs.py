@@ -15,7 +15,7 @@ from flows.cli.environment import names_server, prepare
 from flows.cli.output import Console, note
 from flows.forked import run_forked, watched_pipe
 from gif_core.artifacts import ArtifactStore
-from gif_core.planning import check_before_run, plan_stages
+from gif_core.planning import check_before_run, is_scored, plan_stages
 from gif_core.runtime import ending_by_signal
 from schemas.errors import GifError
 from schemas.stages import STAGES
@@ -37,7 +37,7 @@ def run_here(runs: Sequence[tuple[str, RunConfig, list[str]]], jobs: int) -> int
     waiting = [
         arguments
         for (_, given, arguments), fault in zip(runs, faults, strict=True)
-        if not fault and not _is_scored(given)
+        if not fault and not is_scored(given)
     ]
     server, failed = _find_server() if waiting else "", 0
     with ThreadPoolExecutor(jobs) as pool, _ending_runs(pool) as watched:
@@ -68,10 +68,6 @@ def find_fault(given: RunConfig) -> str | None:
     except GifError as error:
         return str(error)
     return None
-
-
-def _is_scored(given: RunConfig) -> bool:
-    return plan_stages(ArtifactStore(given.store), given)["evaluation"].action == "reuse"
 
 
 def _find_server() -> str:

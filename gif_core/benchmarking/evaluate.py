@@ -62,18 +62,14 @@ def bench_evaluate(setting: Setting) -> BenchmarkResult:
 
 
 def _model_features(setting: Setting, faces: Faces, dim: int) -> Embed:
-    model, flip = (
-        build_backbone(setting.config.training.backbone, dim).to(setting.device),
-        setting.config.evaluation.flip,
-    )
+    model = build_backbone(setting.config.training.backbone, dim).to(setting.device)
+    flip = setting.config.evaluation.flip
     return lambda rows, batch: embed_images(model, faces, rows, flip=flip, device=setting.device, batch_size=batch)
 
 
 def _encoder_features(setting: Setting, faces: Faces) -> Embed:
-    encoder, flip = (
-        build_encoder(without_weights(setting.config.embedding), setting.device),
-        setting.config.evaluation.flip,
-    )
+    encoder = build_encoder(without_weights(setting.config.embedding), setting.device)
+    flip = setting.config.evaluation.flip
     return lambda rows, batch: encode_images(encoder, faces, rows, flip, batch)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "existing_folder",
     "identify_stage",
     "is_cached",
+    "is_scored",
     "leave_out_missing_sets",
     "missing_files",
     "needs_of",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gif_core.planning.cached import is_cached, record_cached
+    from gif_core.planning.cached import is_cached, is_scored, record_cached
     from gif_core.planning.checks import check_before_run, check_faces
     from gif_core.planning.evaluation_sets import leave_out_missing_sets, missing_files
     from gif_core.planning.keys import StageIdentity, contents_of, identify_stage, resolve_length, stage_settings

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gif_core.artifacts import ArtifactStore, begin_run, move_tag, save_run
-from gif_core.planning.plan import StagePlan
+from gif_core.planning.plan import StagePlan, plan_stages
 from schemas.artifacts import RunRecord, StageRecord
 from schemas.run import RunConfig
 from schemas.stages import StageName
@@ -13,6 +13,11 @@ from schemas.stages import StageName
 def is_cached(plans: Mapping[StageName, StagePlan], selected: Sequence[StageName]) -> bool:
     """Whether nothing has to be computed."""
     return all(plans[stage].action == "reuse" for stage in selected)
+
+
+def is_scored(config: RunConfig) -> bool:
+    """Whether the scores of a run are stored."""
+    return plan_stages(ArtifactStore(config.store), config)["evaluation"].action == "reuse"
 
 
 def record_cached(
