@@ -1,6 +1,7 @@
 """Variants of the head that were tried and are not in the project, for `scale.py vectors --heads gif+VARIANT`.
 
-row_momentum, row_adam, row_wise_adam   other optimizers of the rows that learn
+row_momentum, row_adam, row_wise_adam   other optimizers of the rows that learn, with the schedule of the network's
+row_rms, row_front                      their gradient over its root mean square, and Adagrad: the same
 log_q                                   drawn negatives weighted by how many they stand for
 tree                                    margin softmax along the tree of codes on the feature itself, instead of L_C
 retokenize                              codes made again from the rows, at one and two thirds of the training
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from gif_core.heads import Head
 from gif_core.heads.code_vectors import SMALLEST, LivingVectors, RowWiseAdagrad
+from gif_core.heads.factory import build_sample_negatives
 from gif_core.heads.gif import GifHead, draw_identities, margin_loss
 from schemas.training import TrainingConfig
 
@@ -33,6 +35,8 @@ def build_variant(name: str, config: TrainingConfig, codes: Codes, vectors: NDAr
     if name in ROW_OPTIMIZERS:
         assert isinstance(head.vectors, LivingVectors)
         head.vectors.optimizer = ROW_OPTIMIZERS[name](head.vectors, config.row_rate)
+    if config.sample_negatives:
+        head.sample_negatives = build_sample_negatives(config, vectors.shape[1])
     return head
 
 
@@ -80,6 +84,18 @@ class RowAdam(RowMomentum):
         return mean_SD / (1 - 0.9**steps_S) / (second_SD / (1 - 0.999**steps_S)).sqrt().clamp_min(SMALLEST)
 
 
+class RowRms(RowAdam):
+    """Moves of the same angle at any time: the gradient over its root mean square, with one number of state per row."""
+
+    def direction(self, gradient_SD: Tensor, used_S: Tensor) -> Tensor:
+        """The gradient over the root of its mean square."""
+        steps_S = self.steps_M[used_S] + 1
+        square_SD = gradient_SD.square().sum(dim=1, keepdim=True).expand_as(gradient_SD)
+        second_SD = 0.999 * self.second_MD[used_S] + 0.001 * square_SD
+        self.steps_M[used_S], self.second_MD[used_S] = steps_S, second_SD
+        return gradient_SD / (second_SD / (1 - 0.999**steps_S)).sqrt().clamp_min(SMALLEST)
+
+
 class RowWiseAdam(RowAdam):
     """Adam with one second moment per row."""
 
@@ -89,6 +105,8 @@ class RowWiseAdam(RowAdam):
 
 
 ROW_OPTIMIZERS: dict[str, Callable[[LivingVectors, float], RowWiseAdagrad]] = {
+    "row_front": RowWiseAdagrad,
+    "row_rms": RowRms,
     "row_momentum": RowMomentum,
     "row_adam": RowAdam,
     "row_wise_adam": RowWiseAdam,

@@ -5,7 +5,9 @@
 In the benchmark's world of vectors, for each share of the gradient of L_C that reaches the network
 (`training.code_gradient`): TAR on identities that were not trained on, and how often a new vector of an identity that
 was trained on is identified among all of them, by the probability of its code and by the cosine to its row. Without L_C
-(`code_weight: 0`) codes cannot be read. The last line is JSON.
+(`code_weight: 0`) codes cannot be read. `retokenized` has the default share, and codes made again from the rows at one
+and two thirds of the training (`head_variants.py`). L_C is that of the new vectors, the mean over the tokens. The last
+line is JSON.
 """
 
 # Shapes: B vectors to identify, M identities, L code length, V vocab size, D dimensions.
@@ -45,13 +47,15 @@ def identify(head: GifHead, features_BD: Tensor, labels_B: Tensor) -> dict[str, 
     by_code_BM = sum(log_BV[:, codes_M] for log_BV, codes_M in zip(log_LBV, codes_ML.T, strict=True))
     by_row_BM = z_BD @ head.place(head.vectors.weight_MD).T
     found = {"rank1_by_code": by_code_BM, "rank1_by_row": by_row_BM}
-    return {name: 100 * (score.argmax(1) == labels_B).float().mean().item() for name, score in found.items()}
+    ranks = {name: 100 * (score.argmax(1) == labels_B).float().mean().item() for name, score in found.items()}
+    own_B = by_code_BM.gather(1, labels_B[:, None])
+    return ranks | {"L_C": -own_B.mean().item() / len(codes_ML.T)}
 
 
-def evaluate(world: VectorWorld, split: Split, config: TrainingConfig, seed: int) -> dict[str, float]:
+def evaluate(world: VectorWorld, split: Split, config: TrainingConfig, seed: int, variant: str) -> dict[str, float]:
     """Train, verify unseen identities, and identify new vectors of those that were trained on."""
     split, probes, labels = keep_probes(split, IMAGES + 1)
-    model, head = world.fit(split, config, seed)
+    model, head = world.fit(split, config, seed, variant)
     pairs = count_pairs(world.embed(model, split.test), split.test_labels)
     tar = 100 * measure(pairs, (1e-2, 1e-3), np.ones((1, HELD_OUT)))[0]
     assert isinstance(head, GifHead)
@@ -72,12 +76,13 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     world = VectorWorld(given.identities + HELD_OUT, IMAGES + 1)
     split = split_world(world, HELD_OUT, given.split)
-    kinds = {f"share {share:g}": {"code_gradient": share} for share in given.shares}
-    kinds["without L_C"] = {"code_weight": 0}
+    kinds: dict[str, dict[str, float]] = {f"share {share:g}": {"code_gradient": share} for share in given.shares}
+    kinds |= {"without L_C": {"code_weight": 0}, "retokenized": {}}
     results: dict[str, dict[str, list[float]]] = {}
     for name, settings in kinds.items():
         config = TrainingConfig.model_validate(COMMON["vectors"] | given.every | settings)
-        many = [evaluate(world, split, config, seed) for seed in range(given.seeds)]
+        variant = "retokenize" if name == "retokenized" else ""
+        many = [evaluate(world, split, config, seed, variant) for seed in range(given.seeds)]
         results[name] = {key: [round(each[key], 2) for each in many] for key in many[0]}
         cells = (
             f"{key} {np.mean(v):.2f} ± {np.std(v) / max(1, len(v) - 1) ** 0.5:.2f}" for key, v in results[name].items()

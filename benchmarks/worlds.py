@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
-from head_variants import build_variant, retokenize
+from head_variants import ROW_OPTIMIZERS, build_variant, retokenize
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -31,7 +31,7 @@ from gif_core.synthetic import draw_face
 from gif_core.tokenization import align_tokens, code_shape, sum_by_prefix, tokenize
 from gif_core.training.data.loader import Batch
 from gif_core.training.data.sampler import plan_batches
-from gif_core.training.schedules import learning_rate
+from gif_core.training.schedules import learning_rate, row_learning_rate
 from gif_core.training.step import Stepper
 from gif_core.training.trainer import build_optimizer, build_state, common_parameters
 from schemas.embedding import EmbeddingConfig
@@ -280,18 +280,22 @@ class VectorWorld:
         build = partial(build_variant, variant) if variant else build_head
         head = build(config, split.codes, split.vectors, seed=seed)
         rows = head.row_optimizer()
-        peaks = {build_optimizer([*model.parameters(), *common_parameters(head)], config): config.learning_rate}
-        head.attach(next(iter(peaks)))
-        peaks |= {rows: config.row_rate} if rows else {}
+        optimizer = build_optimizer([*model.parameters(), *common_parameters(head)], config)
+        head.attach(optimizer)
+        optimizers = [optimizer, rows] if rows else [optimizer]
         steps = config.epochs * (len(split.train) // config.batch_size)
         without_warmup = config.model_copy(update={"warmup_steps": 0})
         for step, plan in enumerate(plan_batches(len(split.train), config, seed=seed)):
             if variant == "retokenize" and step in (steps // 3, 2 * steps // 3):
                 retokenize(head, partial(make_codes, seed=seed))
             labels = torch.from_numpy(split.labels[plan.indices])
-            for optimizer, peak in peaks.items():
-                optimizer.param_groups[0]["lr"] = learning_rate(step, without_warmup, steps=steps, peak=peak)
-                optimizer.zero_grad(set_to_none=True)
+            rate = learning_rate(step, without_warmup, steps=steps, peak=config.learning_rate)
+            own = row_learning_rate(step, without_warmup, steps=steps)
+            if variant in ROW_OPTIMIZERS:
+                own = learning_rate(step, without_warmup, steps=steps, peak=config.row_rate)
+            for each, its_rate in zip(optimizers, (rate, own), strict=False):
+                each.param_groups[0]["lr"] = its_rate
+                each.zero_grad(set_to_none=True)
             head.begin_step(labels, step)
             features = model(self.observed[split.train[plan.indices]])
             output = head(features, labels)
@@ -299,8 +303,8 @@ class VectorWorld:
                 loss_samples = head.sample_negatives(features, labels, head.rows_of(labels))
                 output = output.plus("loss_samples", loss_samples, config.sample_weight)
             output.loss.backward()
-            for optimizer in peaks:
-                optimizer.step()
+            for each in optimizers:
+                each.step()
             head.end_step()
         return model, head
 

@@ -202,19 +202,24 @@ class TrainingConfig(Frozen):
     null: `living`, or `frozen` without negatives, where anything that moves would end at one point."""
     map_width: PositiveInt = 512
     """Width of the network that moves `mapped` code vectors, and `living` ones if a step does not use all of them."""
-    row_rate: NonNegativeFloat = 1.0
-    """Peak learning rate of `living` code vectors: the tangent of the angle of a vector's first move."""
+    row_rate: NonNegativeFloat = 3.0
+    """Learning rate of `living` code vectors: one that is in use n times makes n moves, whose angles have a tangent of
+    about this divided by √n before the schedule lowers them."""
     rows_from: Literal["random", "code_vectors"] = "random"
     """Where the rows of the classifiers start. `code_vectors`: at H, as `living` code vectors of `gif` do."""
     sample_negatives: NonNegativeInt = 0
-    """Number of recent features, beside those of the batch, that every head takes as further negatives of an image;
-    the cost does not depend on the number of identities. 0: none, and none of the batch, as in the paper."""
+    """Number of recent features, beside those of the batch, that an image is compared with, whatever the head: those
+    of other identities are negatives. The cost does not depend on the number of identities. 0: none, and none of the
+    batch, as in the paper."""
+    sample_positives: bool = True
+    """Whether the other images of an image's identity in the batch and the queue are positives in that term, as the row
+    of the identity is."""
     sample_weight: NonNegativeFloat = 1.0
     """Weight of that term of the loss."""
     sample_scale: PositiveFloat = 16.0
     """Scale of the cosines between images."""
     sample_margin: NonNegativeFloat = 0.2
-    """Margin subtracted from the cosine to the image's own identity in that term."""
+    """Margin subtracted from the cosines to positives in that term."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """The paper trains ResNets with `sgd` for 20 epochs and ViTs with `adamw` for 40."""
     learning_rate: Annotated[PositiveFloat, follow_optimizer(RATES)] = Field(default=None, validate_default=True)

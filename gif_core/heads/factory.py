@@ -48,10 +48,19 @@ def build_head(
         start_ND = code_vectors_ND if config.rows_from == "code_vectors" else None
         head = build_classifier(config, *code_vectors_ND.shape, seed=seed, start_ND=start_ND)
     if config.sample_negatives:
-        scale, margin = config.sample_scale, config.sample_margin
-        length, dim = config.sample_negatives, code_vectors_ND.shape[1]
-        head.sample_negatives = SampleNegatives(length, dim, scale=scale, margin=margin)
+        head.sample_negatives = build_sample_negatives(config, code_vectors_ND.shape[1])
     return head
+
+
+def build_sample_negatives(config: TrainingConfig, dim: int) -> SampleNegatives:
+    """The term that compares images with images."""
+    return SampleNegatives(
+        config.sample_negatives,
+        dim,
+        scale=config.sample_scale,
+        margin=config.sample_margin,
+        positives=config.sample_positives,
+    )
 
 
 def build_pair_head(config: TrainingConfig, num_identities: int, dim: int) -> PairHead:

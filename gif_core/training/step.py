@@ -22,7 +22,7 @@ from gif_core.training.buffers import KeptBuffers
 from gif_core.training.data.loader import Batch
 from gif_core.training.distillation import TEACHER_WEIGHT, distillation_loss
 from gif_core.training.oom import memory_explained
-from gif_core.training.schedules import learning_rate
+from gif_core.training.schedules import learning_rate, row_learning_rate
 from gif_core.training.update import GuardedUpdate
 from schemas.errors import GifError
 from schemas.training import TrainingConfig
@@ -236,15 +236,14 @@ class Stepper:
             state.whole = True
 
     def _set_learning_rate(self) -> float:
-        """The rate of the trainer's optimizer; rows that the head moves have a peak of their own."""
-        peaks = (self.config.learning_rate, self.config.row_rate)
-        for optimizer, peak in zip(self.optimizers, peaks, strict=False):
+        """The rate of the trainer's optimizer; rows that the head moves have one of their own."""
+        step, config = self.state.step, self.config
+        rate = learning_rate(step, config, steps=self.steps, peak=config.learning_rate)
+        rates = (rate, row_learning_rate(step, config, steps=self.steps))
+        for optimizer, own in zip(self.optimizers, rates, strict=False):
             for group in optimizer.param_groups:
-                group["lr"] = self._rate(peak) * group.get("factor", 1.0)
-        return self._rate(self.config.learning_rate)
-
-    def _rate(self, peak: float) -> float:
-        return learning_rate(self.state.step, self.config, steps=self.steps, peak=peak)
+                group["lr"] = own * group.get("factor", 1.0)
+        return rate
 
     def _share(self, network: nn.Module) -> nn.Module:
         gpus = [self.group.device.index] if self.group.device.type == "cuda" else None

@@ -20,15 +20,19 @@ ROWS = F.normalize(draw(10, 99), dim=1)
 """The row of each identity."""
 
 
-def slow_loss(features: np.ndarray, labels: list[int], others: list[tuple[np.ndarray, int]]) -> float:
-    total = 0.0
-    for row, label in zip(features, labels, strict=True):
-        cosines = [
-            row @ other / np.linalg.norm(row) / np.linalg.norm(other) for other, whose in others if whose != label
-        ]
-        own = row @ ROWS[label].double().numpy() / np.linalg.norm(row)
-        total += math.log(1 + sum(math.exp(SCALE * (cosine - own + MARGIN)) for cosine in cosines))
-    return total / len(labels)
+def slow_loss(
+    features: np.ndarray, labels: list[int], queue: list[tuple[np.ndarray, int]], *, positives: bool
+) -> float:
+    """The formula, pair by pair."""
+    unit = [feature / np.linalg.norm(feature) for feature in features]
+    losses = []
+    for place, (z, label) in enumerate(zip(unit, labels, strict=True)):
+        batch = [(other, whose) for at, (other, whose) in enumerate(zip(unit, labels, strict=True)) if at != place]
+        others = batch + [(feature / np.linalg.norm(feature), whose) for feature, whose in queue]
+        targets = [ROWS[label].double().numpy(), *(other for other, whose in others if positives and whose == label)]
+        against = sum(math.exp(SCALE * (z @ other)) for other, whose in others if whose != label)
+        losses.append(np.mean([math.log1p(against / math.exp(SCALE * (z @ p - MARGIN))) for p in targets]))
+    return float(np.mean(losses))
 
 
 def call(term: SampleNegatives, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -36,15 +40,15 @@ def call(term: SampleNegatives, features: torch.Tensor, labels: torch.Tensor) ->
     return loss
 
 
-def test_the_loss_is_over_images_of_other_identities_in_the_batch_and_in_the_queue() -> None:
-    term = SampleNegatives(4, DIM, scale=SCALE, margin=MARGIN)
+@pytest.mark.parametrize("positives", [True, False])
+def test_the_loss_is_over_other_images_in_the_batch_and_in_the_queue(positives: bool) -> None:
+    term = SampleNegatives(4, DIM, scale=SCALE, margin=MARGIN, positives=positives)
     batches = [(draw(3, seed), labels) for seed, labels in enumerate(([0, 1, 1], [2, 0, 3], [1, 1, 4]))]
     seen: list[tuple[np.ndarray, int]] = []
     for features, labels in batches:
-        own = list(zip(features.double().numpy(), labels, strict=True))
-        expected = slow_loss(features.double().numpy(), labels, own + seen[-4:])
+        expected = slow_loss(features.double().numpy(), labels, seen[-4:], positives=positives)
         assert call(term, features, torch.tensor(labels)).item() == pytest.approx(expected, rel=1e-5)
-        seen += own
+        seen += zip(features.double().numpy(), labels, strict=True)
 
 
 def test_a_batch_of_one_identity_with_an_empty_queue_costs_nothing_and_has_a_gradient() -> None:

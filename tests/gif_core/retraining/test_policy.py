@@ -201,7 +201,7 @@ def test_a_challenger_is_fine_tuned_on_extended_codes_and_trained_anew_on_new_on
     assert tuned.training.start_from == champion.training.ref.key
     assert (tuned.training.epochs, tuned.training.warmup_steps) == (5, 25)
     assert tuned.training.learning_rate == pytest.approx(0.01)
-    assert tuned.training.row_rate == pytest.approx(0.1), "rows that have learned are not thrown off"
+    assert tuned.training.row_rate == pytest.approx(0.3), "rows that have learned are not thrown off"
     assert tuned.separation.extends == champion.separation.ref.key
     assert tuned.tokenization.extends == champion.tokenization.ref.key
     assert challenger_config(config, champion, REBUILT, TrainingPolicy()) == (config, False)
