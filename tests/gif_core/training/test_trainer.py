@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
+from gif_core.heads.code_vectors import LivingVectors
 from gif_core.images import Faces
 from gif_core.runtime import ProcessGroup
 from gif_core.training import begin_training
 from gif_core.training import trainer as module
 from gif_core.training.oom import OutOfMemoryError
-from gif_core.training.schedules import learning_rate
+from gif_core.training.schedules import learning_rate, row_learning_rate
 from gif_core.training.step import TrainingDivergedError
 from gif_core.training.trainer import Training, build_optimizer
 from schemas.training import TrainingConfig
@@ -303,6 +304,22 @@ def test_a_linear_schedule_ends_at_zero_and_one_in_steps_drops_to_tenths() -> No
     steps = TrainingConfig(schedule="step", drops=(0.5, 0.75))
     rates = [learning_rate(step, steps, steps=8, peak=2.0) for step in range(8)]
     assert rates == pytest.approx([2.0] * 4 + [0.2] * 2 + [0.02] * 2)
+
+
+@pytest.mark.parametrize("every", [1, 4, 20])
+def test_a_row_in_use_n_times_makes_n_moves_of_the_row_rate_over_the_root_of_n(every: int) -> None:
+    """With gradients of equal length, and a schedule that does not fall yet."""
+    config, steps = TrainingConfig(row_rate=0.8, schedule="step", drops=(0.99,)), 80
+    vectors, moves = LivingVectors(np.eye(1, 2, dtype=np.float32), config.row_rate), []
+    for step in range(every - 1, steps - every, every):
+        vectors.select(np.array([0]), ALONE.device)
+        before = vectors.rows().detach().clone()
+        vectors.rows().grad = before.flip(1) * torch.tensor([1.0, -1.0])
+        vectors.optimizer.param_groups[0]["lr"] = row_learning_rate(step, config, steps=steps)
+        vectors.optimizer.step()
+        vectors.store()
+        moves.append(torch.tan(torch.acos((vectors.weight_MD[0] * before).sum())).item())
+    assert moves == pytest.approx([0.8 / (steps / every) ** 0.5] * len(moves), rel=1e-2)
 
 
 def test_clipping_the_backbone_leaves_the_gradient_of_the_head_alone(faces: Faces) -> None:
