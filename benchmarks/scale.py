@@ -35,6 +35,7 @@ from worlds import (
     encode,
     encode_by_own_network,
     hold_out,
+    part_of,
     read_folder,
     shrink,
     split_world,
@@ -136,7 +137,7 @@ def train(
         started = time.perf_counter()
         found = count_pairs(world.train(split, config, seed, variant), split.test_labels)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part.npz")
+        part = part_of(path)
         seconds = time.perf_counter() - started
         np.savez_compressed(part, genuine=found.genuine_PC, impostor=found.impostor_PC, seconds=seconds)
         part.rename(path)

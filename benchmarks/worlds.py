@@ -5,6 +5,7 @@ A world has images (or vectors), labels, and the features of an encoder that kno
 """
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -82,7 +83,7 @@ def split_world(world: World, held_out: int, seed: int, cache: Path | None = Non
         vectors = code_vectors(world, train, labels, seed)
         codes = make_codes(vectors, seed)
         if cache:
-            part = cache.with_suffix(".part.npz")
+            part = part_of(cache)
             np.savez(part, vectors=vectors, codes=codes)
             part.rename(cache)
     else:
@@ -186,7 +187,7 @@ def draw_faces(people: int, each: int, cache: Path) -> tuple[NDArray[np.uint8], 
     """Synthetic faces, drawn once."""
     labels = np.repeat(np.arange(people), each)
     if not cache.exists():
-        part = cache.with_suffix(".part.npy")
+        part = part_of(cache)
         images = np.lib.format.open_memmap(part, "w+", np.uint8, (people * each, SIDE, SIDE, 3))
         for number, label in enumerate(labels):
             images[number] = draw_face(DRAWN, int(label), number % each)
@@ -227,9 +228,14 @@ def encode_by_own_network(
     return np.load(cache)
 
 
+def part_of(path: Path) -> Path:
+    """Where a process writes a file before it has its name: other processes may make the same one."""
+    return path.with_suffix(f".{os.getpid()}.part{path.suffix}")
+
+
 def _save(path: Path, array: NDArray[np.generic]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part.npy")
+    part = part_of(path)
     np.save(part, array)
     part.rename(path)
 
