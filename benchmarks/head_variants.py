@@ -1,7 +1,8 @@
 """Variants of the head that were tried and are not in the project, for `scale.py vectors --heads gif+VARIANT`.
 
-row_momentum, row_adam, row_wise_adam   other optimizers of the rows that learn, with the schedule of the network's
-row_rms, row_front                      their gradient over its root mean square, and Adagrad: the same
+row_momentum, row_adam, row_wise_adam   other optimizers of the rows that learn, on the schedule of the network
+row_rms                                 … the gradient over its root mean square
+row_front                               … the project's own, whose rate does not rise
 log_q                                   drawn negatives weighted by how many they stand for
 tree                                    margin softmax along the tree of codes on the feature itself, instead of L_C
 retokenize                              codes made again from the rows, at one and two thirds of the training

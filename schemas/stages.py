@@ -21,7 +21,7 @@ VERSIONS: Final[dict[StageName, int]] = {
     "embedding": 2,
     "separation": 2,
     "tokenization": 4,
-    "training": 5,
+    "training": 6,
     "evaluation": 7,
     "reporting": 8,
 }
