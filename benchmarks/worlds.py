@@ -312,6 +312,7 @@ class VectorWorld:
             for each in optimizers:
                 each.step()
             head.end_step()
+            del output  # its graph knows the number of rows of this step
         return model, head
 
 
