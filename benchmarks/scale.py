@@ -177,7 +177,9 @@ def rows_of_step(config: TrainingConfig, identities: int) -> float:
     if config.head == "gif":
         others = 1 - min(1.0, config.negatives / identities)
         return min(identities, config.negatives + config.batch_size * others)
-    return identities * (config.sample_rate if config.head == "partial_fc" else 1.0)
+    if config.head == "partial_fc":
+        return max(identities * config.sample_rate_of_head, min(identities, config.batch_size))
+    return identities
 
 
 def tell(results: dict[str, dict[str, list[float]]]) -> None:
